@@ -1,0 +1,108 @@
+// Start here: a block device whose contents live in memory.
+//
+// What: `create_device` makes a `zram` device (pages compressed one by one) or a `ram` device
+// (pages
+//   kept as they are). Unwritten bytes read zero. Any byte range is served; a write smaller than a
+//   page never loses another writer's acknowledged bytes in that page. Each 4 KiB page of a request
+//   is read or written as a whole: no reader sees half of a page-wide write.
+// Units: bytes. Sizes up to 2^63-1; tables and memory are taken when first needed.
+// Ownership: the caller owns the device and ends all calls before it destroys it.
+// Threading: every function may be called from any thread at any time, `reset` included.
+// Errors: a failed write leaves each page of its range wholly old or, where a full device stopped a
+//   request that overlaps other writers, wholly new; the old data of a failed page stays readable.
+#ifndef UZRAM_DEVICE_H_
+#define UZRAM_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "uzram/request.h"
+#include "uzram/result.h"
+#include "uzram/stats.h"
+
+namespace uzram {
+
+inline constexpr std::uint64_t kPageBytes = 4096;
+inline constexpr std::uint64_t kDeviceBytesMax = (std::uint64_t{1} << 63) - 1;
+
+enum class DeviceType : std::uint8_t { zram, ram };
+
+struct DeviceOptions {
+  DeviceType type = DeviceType::zram;
+  std::uint64_t size_bytes = 0;       // 1 .. kDeviceBytesMax
+  std::string codec = "lz4";          // a name of `codecs()`; zram only
+  std::optional<int> level;           // within the codec's range; none: its default
+  std::uint64_t mem_limit_bytes = 0;  // of pool memory; 0: none. May exceed the size
+  bool read_only = false;
+};
+
+// What a range of the device holds, for block status (NBD base:allocation).
+struct Extent {
+  std::uint64_t length = 0;  // bytes, never 0
+  bool hole = false;         // nothing is stored
+  bool zero = false;         // reads zero
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // Runs every request to completion in order on the calling thread and sets its status. Never
+  // waits for anything but another request that holds the same page.
+  virtual void submit(std::span<Request> batch) noexcept = 0;
+
+  // Sugar over submit for one request.
+  Status read(std::uint64_t offset, std::span<std::byte> out) noexcept;
+  Status write(std::uint64_t offset, std::span<const std::byte> in) noexcept;
+  Status discard(std::uint64_t offset, std::uint64_t length) noexcept;
+  Status write_zeroes(std::uint64_t offset, std::uint64_t length, bool no_hole = false) noexcept;
+  Status flush() noexcept;
+
+  // Fills `out` with the runs that the range begins with: in order, neighbours different, the first
+  // at `offset`. Returns how many were written; the range ends early when `out` is full or after a
+  // bounded amount of work, so the lengths sum to at most `length`, and at least one run is given.
+  // 0 when the range is empty or leaves the device, or `out` is empty.
+  virtual std::size_t extents(std::uint64_t offset, std::uint64_t length,
+                              std::span<Extent> out) const noexcept = 0;
+
+  // Drops all data, counters and the peak; size, codec and limit stay. Requests that are under way
+  // finish first, later ones wait: it is the caller who decides whether the device is in use.
+  virtual void reset() noexcept = 0;
+
+  virtual Stats stats() const noexcept = 0;
+  // Takes effect at once. Lowering it below what is used keeps all data and refuses growth.
+  virtual void set_mem_limit(std::uint64_t bytes) noexcept = 0;
+  virtual void reset_mem_used_max() noexcept = 0;
+  // Moves objects out of sparse memory and gives it back; returns when nothing is left to gain.
+  // The device does the same by itself, in the background.
+  virtual void compact() noexcept = 0;
+
+  virtual const DeviceOptions& options() const noexcept = 0;
+  std::uint64_t size_bytes() const noexcept { return options().size_bytes; }
+
+ protected:
+  Device() = default;
+};
+
+// Fails with invalid_argument (size 0 or above kDeviceBytesMax, unknown codec, level out of range;
+// the message names the codecs or the range) or no_memory.
+Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
+
+struct CodecInfo {
+  std::string name;
+  int level_min = 0, level_max = 0, level_default = 0;  // all 0: the codec has no levels
+};
+// The codecs of this build, in the order in which they are listed to people.
+std::vector<CodecInfo> codecs();
+
+}  // namespace uzram
+
+#endif  // UZRAM_DEVICE_H_

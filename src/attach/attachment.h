@@ -1,0 +1,38 @@
+// A way in to a device: NBD, loop.
+//
+// What: an attachment is made running by its own factory and serves one device until it is stopped.
+// Units: none. Ownership: holds a reference to the device, which must outlive it.
+// Threading: an attachment runs its own threads; start, stop and the destructor are called by one
+// thread. Errors: the factory fails with one line; a running attachment reports a peer's errors to
+// that peer.
+#ifndef UZRAM_ATTACH_ATTACHMENT_H_
+#define UZRAM_ATTACH_ATTACHMENT_H_
+
+#include <string>
+
+#include "uzram/result.h"
+
+namespace uzram::attach {
+
+class Attachment {
+ public:
+  virtual ~Attachment() = default;
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
+
+  virtual std::string kind() const = 0;   // "nbd", "loop"
+  virtual std::string where() const = 0;  // URI or path that a client opens
+  // Clients that hold it open right now: connections, or opens of the block device beside our own.
+  virtual unsigned clients() const = 0;
+  // Stops accepting, completes what was received, closes within `drain` bounds and leaves nothing
+  // behind. Returns the first thing that could not be undone (say, a loop device that is mounted:
+  // busy, and the attachment goes on serving unless `force`). Safe to call again.
+  virtual Result<void> stop(bool force) = 0;
+
+ protected:
+  Attachment() = default;
+};
+
+}  // namespace uzram::attach
+
+#endif  // UZRAM_ATTACH_ATTACHMENT_H_

@@ -1,0 +1,41 @@
+#include "uzram/device.h"
+
+namespace uzram {
+namespace {
+
+Status submit_one(Device& device, Request request) noexcept {
+  device.submit({&request, 1});
+  return request.status;
+}
+
+}  // namespace
+
+Status Device::read(std::uint64_t offset, std::span<std::byte> out) noexcept {
+  return submit_one(*this,
+                    {.op = Op::read, .offset = offset, .length = out.size(), .data = out.data()});
+}
+
+Status Device::write(std::uint64_t offset, std::span<const std::byte> in) noexcept {
+  // A write request's buffer is never changed, which the one pointer of Request can't say.
+  return submit_one(*this, {.op = Op::write,
+                            .offset = offset,
+                            .length = in.size(),
+                            .data = const_cast<std::byte*>(in.data())});
+}
+
+Status Device::discard(std::uint64_t offset, std::uint64_t length) noexcept {
+  return submit_one(*this, {.op = Op::discard, .offset = offset, .length = length});
+}
+
+Status Device::write_zeroes(std::uint64_t offset, std::uint64_t length, bool no_hole) noexcept {
+  return submit_one(*this, {.op = Op::write_zeroes,
+                            .flags = static_cast<std::uint8_t>(no_hole ? kNoHole : 0),
+                            .offset = offset,
+                            .length = length});
+}
+
+Status Device::flush() noexcept {
+  return submit_one(*this, {.op = Op::flush});
+}
+
+}  // namespace uzram
