@@ -1,0 +1,44 @@
+// The codecs that are built in, and what their files share.
+//
+// What: one function for each codec, naming its only instance, and the maker of its streams.
+// Units: bytes. Ownership: the codecs are immortal.
+// Threading: any thread. Errors: no_memory from make().
+#ifndef UZRAM_CODEC_BUILTIN_H_
+#define UZRAM_CODEC_BUILTIN_H_
+
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "codec/codec.h"
+
+namespace uzram::codec {
+
+const Codec& lz4_codec();
+
+// lz4hc writes the same format.
+bool lz4_unpack(std::span<const std::byte> packed, PlainPageOut out) noexcept;
+
+// A codec whose streams are of type S, made by the static S::make(level): nullptr where the system
+// refused the memory.
+template <typename S>
+class CodecOf final : public Codec {
+ public:
+  explicit CodecOf(CodecInfo info) : info_(std::move(info)) {}
+
+  const CodecInfo& info() const noexcept override { return info_; }
+
+  Result<std::unique_ptr<Stream>> make_stream(int level) const override {
+    std::unique_ptr<Stream> stream = S::make(level);
+    if (!stream) return fail(Status::no_memory, info_.name + ": no memory for a codec stream");
+    return stream;
+  }
+
+ private:
+  const CodecInfo info_;
+};
+
+}  // namespace uzram::codec
+
+#endif  // UZRAM_CODEC_BUILTIN_H_
