@@ -1,0 +1,62 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace uzram::cli {
+namespace {
+
+// 0 or an errno.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<void> print(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error != 0) return fail_errno(error, "standard output");
+  return {};
+}
+
+int finish(std::string_view text) {
+  const auto printed = print(text);
+  return printed ? kExitDone : report(printed.error());
+}
+
+int exit_status(Status status) {
+  if (status == Status::ok) return kExitDone;
+  return status == Status::invalid_argument ? kExitUsage : kExitFailed;
+}
+
+std::string error_line(const Error& error) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string line = "uzram: ";
+  for (const char c : error.message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      line += "\\x";
+      line += kHex[byte >> 4];
+      line += kHex[byte & 15];
+    } else {
+      line += c;
+    }
+  }
+  line += '\n';
+  return line;
+}
+
+int report(const Error& error) {
+  // Nobody is left to be told when standard error is gone; the exit status still tells.
+  static_cast<void>(write_all(STDERR_FILENO, error_line(error)));
+  return exit_status(error.status);
+}
+
+}  // namespace uzram::cli
