@@ -1,0 +1,141 @@
+#include "attach/loop/loop_device.h"
+
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+namespace uzram::attach {
+namespace {
+
+// The path of a bound device's backing file; empty where it is not bound.
+std::string backing_path(int number) {
+  std::ifstream file("/sys/block/loop" + std::to_string(number) + "/loop/backing_file");
+  std::string path;
+  std::getline(file, path, '\0');
+  if (!path.empty() && path.back() == '\n') path.pop_back();
+  // A connection that is gone has made the kernel drop the name.
+  constexpr std::string_view kDeleted = " (deleted)";
+  if (path.size() > kDeleted.size() && path.ends_with(kDeleted)) {
+    path.resize(path.size() - kDeleted.size());
+  }
+  return path;
+}
+
+// `device` is open, so the answer stays true until it is closed.
+bool is_bound_to(const base::Fd& device, int number, const Backing& backing, loop_info64& info) {
+  if (::ioctl(device.get(), LOOP_GET_STATUS64, &info) == 0) {
+    return info.lo_device == backing.device && info.lo_inode == backing.inode;
+  }
+  return errno != ENXIO && backing_path(number) == backing.path;
+}
+
+// A descriptor of a device that is bound to `backing`; none where it isn't.
+Result<base::Fd> open_bound(int number, const Backing& backing, int flags, loop_info64& info) {
+  base::Fd device(::open(loop_path(number).c_str(), O_RDONLY | O_CLOEXEC | flags));
+  if (!device) {
+    if (errno == ENXIO || errno == ENOENT || errno == ENODEV) return base::Fd();
+    return fail_errno(errno, loop_path(number));
+  }
+  if (!is_bound_to(device, number, backing, info)) device.reset();
+  return device;
+}
+
+}  // namespace
+
+std::string loop_path(int number) {
+  return "/dev/loop" + std::to_string(number);
+}
+
+Result<int> bind_loop(const base::Fd& file, unsigned block_size, bool read_only) {
+  constexpr int kTriesMax = 64;  // others take free numbers too
+  constexpr int kPauseMs = 10;
+  const base::Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
+  if (!control) {
+    if (errno == ENOENT || errno == ENODEV) {
+      return fail(Status::not_found,
+                  "/dev/loop-control: this kernel has no loop devices "
+                  "(module \"loop\")");
+    }
+    return fail_errno(errno, "/dev/loop-control");
+  }
+  loop_config config{};
+  config.fd = static_cast<unsigned>(file.get());
+  config.block_size = block_size;
+  // Direct, as the file does its own caching by being memory; and a server must not dirty pages to
+  // serve a write of dirty pages.
+  config.info.lo_flags = LO_FLAGS_DIRECT_IO | (read_only ? unsigned{LO_FLAGS_READ_ONLY} : 0U);
+  for (int i = 0; i < kTriesMax; ++i) {
+    const int number = ::ioctl(control.get(), LOOP_CTL_GET_FREE);
+    if (number < 0) return fail_errno(errno, "no free loop device");
+    const std::string path = loop_path(number);
+    const base::Fd device(::open(path.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC));
+    if (device) {
+      if (::ioctl(device.get(), LOOP_CONFIGURE, &config) == 0) return number;
+      if (errno == EINVAL || errno == ENOTTY) {
+        return fail(Status::not_supported, path + ": configure refused (needs Linux 5.8)");
+      }
+    }
+    if (errno != EBUSY && errno != ENXIO) return fail_errno(errno, path);
+    ::poll(nullptr, 0, kPauseMs);
+  }
+  return fail(Status::busy, "loop device: every free one was taken by others, " +
+                                std::to_string(kTriesMax) + " times");
+}
+
+Result<bool> unbind_loop(int number, const Backing& backing, Unbind how) {
+  loop_info64 info{};
+  Result<base::Fd> device =
+      open_bound(number, backing, how == Unbind::now_or_refuse ? O_EXCL : 0, info);
+  if (!device) {
+    if (device.error().status == Status::busy) {
+      return fail(Status::busy,
+                  loop_path(number) + ": in use (mounted, swap, or held by a driver)");
+    }
+    return tl::unexpected<Error>(std::move(device.error()));
+  }
+  if (!*device) return false;
+  if (::ioctl(device->get(), LOOP_CLR_FD) != 0) {
+    if (errno == ENXIO) return false;
+    return fail_errno(errno, loop_path(number) + ": detach");
+  }
+  return true;
+}
+
+Result<bool> keep_loop(int number, const Backing& backing) {
+  loop_info64 info{};
+  Result<base::Fd> device = open_bound(number, backing, 0, info);
+  if (!device) return tl::unexpected<Error>(std::move(device.error()));
+  if (!*device) return false;
+  info.lo_flags &= ~unsigned{LO_FLAGS_AUTOCLEAR};
+  if (::ioctl(device->get(), LOOP_SET_STATUS64, &info) != 0) {
+    if (errno == ENXIO) return false;
+    return fail_errno(errno, loop_path(number) + ": keep");
+  }
+  return true;
+}
+
+std::vector<int> loops_on(const std::string& path) {
+  constexpr std::string_view kPrefix = "loop";
+  std::vector<int> numbers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/block", error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    int number = 0;
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, number);
+    if (parsed.ec != std::errc() || parsed.ptr != end) continue;
+    if (backing_path(number) == path) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace uzram::attach
