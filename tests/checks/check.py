@@ -33,12 +33,13 @@ RANKS = {
     "src/exec": 4,
     "src/attach": 5,
     "src/control": 5,
+    "bench": 5,
     "src/cli": 6,
 }
 # A folder in here sees itself and the files beside it, so that each can be deleted alone.
 FRONT_ENDS = "src/attach"
-# Folders that may include anything, and where the product's own code may not look.
-FREE = ("tests", "bench")
+PRODUCT = ("include", "src", "bench")
+EVERYWHERE = PRODUCT + ("tests",)
 
 SOURCE = (".cc", ".c", ".cpp")
 HEADER = (".h", ".hpp")
@@ -100,7 +101,7 @@ def front_end_of(path):
 
 def rank_violation(path, name, target):
     part, other = part_of(path), part_of(target)
-    if target not in (f"src/{name}", f"include/{name}"):
+    if target not in (f"src/{name}", f"include/{name}") and other != name.split("/")[0]:
         return f'"{name}" is not written from src/ or include/'
     if other is None:
         return f"{target} has no rank"
@@ -112,7 +113,7 @@ def rank_violation(path, name, target):
 
 
 def check_ranks(root, _build):
-    for path in files(root, SOURCE + HEADER, ("include", "src")):
+    for path in files(root, SOURCE + HEADER, PRODUCT):
         if part_of(path) is None:
             yield f"{path}:1: this folder has no rank in {os.path.basename(__file__)}"
             continue
@@ -150,7 +151,7 @@ def check_orphans(root, build):
         full = os.path.join(os.path.realpath(root), path)
         return re.search(re.escape(full) + r"(?![\w.])", tests)
 
-    for path in files(root, SOURCE, ("src",) + FREE):
+    for path in files(root, SOURCE, EVERYWHERE):
         if os.path.realpath(os.path.join(root, path)) not in compiled and not is_run(path):
             yield f"{path}:1: compiled by no target"
 
@@ -162,11 +163,10 @@ def check_orphans(root, build):
         if not is_run(path) and not used:
             yield f"{path}:1: run by no test and used by no script"
 
-    everywhere = ("include", "src") + FREE
     included = {resolve(root, path, name)
-                for path in files(root, SOURCE + HEADER, everywhere)
+                for path in files(root, SOURCE + HEADER, EVERYWHERE)
                 for _, _, name in includes(root, path)}
-    for path in files(root, HEADER, everywhere):
+    for path in files(root, HEADER, EVERYWHERE):
         if path not in included:
             yield f"{path}:1: included by nothing"
 
@@ -176,7 +176,7 @@ def check_format(root, _build):
     if tool is None:
         print("SKIP: clang-format is not installed")
         sys.exit(77)
-    todo = files(root, SOURCE + HEADER, ("include", "src") + FREE)
+    todo = files(root, SOURCE + HEADER, EVERYWHERE)
     if not todo:
         return
     run = subprocess.run([tool, "--style=file", "--dry-run", "-Werror", *todo],

@@ -58,7 +58,8 @@ class Ranks(CheckTest):
         "src/attach/nbd/n.h": '#include "attach/nbd/wire/w.h"\n',
         "src/attach/loop/l.h": '#include "attach/attachment.h"\n',
         "src/control/s.h": '#include "device/d.h"\n',
-        "src/cli/m.cc": '#include "attach/nbd/n.h"\n#include "control/s.h"\n',
+        "bench/b.h": '#include "device/d.h"\n',
+        "src/cli/m.cc": '#include "attach/nbd/n.h"\n#include "bench/b.h"\n',
         "tests/t.cc": '#include "cli/m.cc"\n#include "tests/t.h"\n',
         "tests/t.h": "",
     }
@@ -73,6 +74,7 @@ class Ranks(CheckTest):
     def test_up(self):
         self.check_include("src/base/x.cc", '"device/d.h"', "src/base may not include src/device")
         self.check_include("src/device/x.cc", '"cli/m.cc"', "src/device may not include src/cli")
+        self.check_include("bench/x.cc", '"cli/m.cc"', "bench may not include src/cli")
 
     def test_up_in_angle_brackets(self):
         self.check_include("src/base/x.cc", "<device/d.h>", "src/base may not include src/device")
@@ -98,6 +100,7 @@ class Ranks(CheckTest):
     def test_relative(self):
         self.check_include("src/base/x.cc", '"b.h"', '"b.h" is not written from src/')
         self.check_include("src/base/x.cc", '"../base/b.h"', '"../base/b.h" is not written')
+        self.check_include("src/cli/x.cc", '"src/base/b.h"', '"src/base/b.h" is not written')
 
     def test_missing(self):
         self.check_include("src/base/x.cc", '"base/gone.h"', '"base/gone.h" is not in the tree')
