@@ -16,6 +16,12 @@
 namespace uzram::codec {
 
 const Codec& lz4_codec();
+const Codec& lz4hc_codec();
+// nullptr when liblzo2 refuses: it was built for other type sizes than its headers. Defined only in
+// builds with UZRAM_LZO.
+const Codec* lzo_codec();
+const Codec& zstd_codec();
+const Codec& deflate_codec();
 
 // lz4hc writes the same format.
 bool lz4_unpack(std::span<const std::byte> packed, PlainPageOut out) noexcept;

@@ -5,10 +5,23 @@
 
 namespace uzram {
 namespace codec {
+namespace {
+
+std::vector<const Codec*> built_in() {
+  std::vector<const Codec*> codecs = {&lz4_codec(), &lz4hc_codec()};
+#ifdef UZRAM_LZO
+  if (const Codec* lzo = lzo_codec()) codecs.push_back(lzo);
+#endif
+  codecs.push_back(&zstd_codec());
+  codecs.push_back(&deflate_codec());
+  return codecs;
+}
+
+}  // namespace
 
 const std::vector<const Codec*>& registry() {
   // Never destroyed, like the codecs: a thread may still use them while the process exits.
-  static const auto& codecs = *new std::vector<const Codec*>{&lz4_codec()};
+  static const auto& codecs = *new std::vector<const Codec*>(built_in());
   return codecs;
 }
 

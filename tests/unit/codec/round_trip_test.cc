@@ -1,0 +1,84 @@
+// Every codec at every level gives back what it was given, on the pages that others tripped over.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/unit/codec/codec_support.h"
+
+namespace uzram::codec {
+namespace {
+
+constexpr std::uint64_t kSeed = 20240607;
+
+using Case = std::pair<const Codec*, int>;  // a codec and a level
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Codec* codec : registry()) {
+    for (const int level : levels_of(codec->info())) cases.emplace_back(codec, level);
+  }
+  return cases;
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  const auto& [codec, level] = info.param;
+  return codec->info().name + (level < 0 ? "_minus_" : "_") + std::to_string(std::abs(level));
+}
+
+// The distance between two sizes that are tried: all of them at the default level, fewer at others
+// and fewest where a page takes a millisecond; both ends are always tried densely.
+std::size_t step_of(const Case& the_case) {
+  const CodecInfo& info = the_case.first->info();
+  if (the_case.second == info.level_default) return 1;
+  return info.name != "lz4" && the_case.second >= 10 ? 61 : 7;
+}
+
+class RoundTrip : public testing::TestWithParam<Case> {
+ protected:
+  void run(Page (*make)(Random&, std::size_t)) {
+    const auto& [codec, level] = GetParam();
+    const auto stream = stream_of(*codec, level);
+    const std::size_t step = step_of(GetParam());
+    Random random(kSeed);
+    Bench bench;
+    for (std::size_t bytes = 0; bytes <= kPageBytes; ++bytes) {
+      if (bytes % step != 0 && bytes > 20 && bytes < kPageBytes - 20) continue;
+      const Page page = make(random, bytes);
+      const Packed packed = bench.pack(*stream, page);
+      ASSERT_FALSE(packed.empty()) << "entropy bytes " << bytes;
+      ASSERT_TRUE(bench.unpack(*stream, packed)) << "entropy bytes " << bytes;
+      ASSERT_EQ(bench.page(), page) << "entropy bytes " << bytes;
+    }
+  }
+};
+
+TEST_P(RoundTrip, RandomThenZeros) {
+  run(random_then_zeros);
+}
+
+TEST_P(RoundTrip, ZerosThenRandom) {
+  run(zeros_then_random);
+}
+
+TEST_P(RoundTrip, DecimalTextWithRunsOfZero) {
+  run(decimal_text);
+}
+
+TEST_P(RoundTrip, YesTextWithDifferingTail) {
+  run(yes_text);
+}
+
+TEST_P(RoundTrip, ShrinksWhatCanBeShrunk) {
+  const auto& [codec, level] = GetParam();
+  if (level >= static_cast<int>(kPageBytes)) GTEST_SKIP() << "lz4 steps over the page at " << level;
+  const auto stream = stream_of(*codec, level);
+  Random random(kSeed);
+  Bench bench;
+  EXPECT_LT(bench.pack(*stream, random_then_zeros(random, 1024)).size(), kPageBytes / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Codec, RoundTrip, testing::ValuesIn(all_cases()), name_of);
+
+}  // namespace
+}  // namespace uzram::codec
