@@ -50,7 +50,7 @@ class Hostile : public testing::TestWithParam<const Codec*> {
 
   std::vector<Page> samples() {
     std::vector<Page> pages;
-    for (const std::size_t bytes : {0, 1, 100, 2048, 4000, 4096}) {
+    for (const std::size_t bytes : {0UL, 1UL, 100UL, 2048UL, 4000UL, kPageBytes}) {
       pages.push_back(random_then_zeros(random_, bytes));
       pages.push_back(decimal_text(random_, bytes));
     }
