@@ -1,6 +1,7 @@
 #include "attach/loop/fuse_file.h"
 
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -64,13 +65,14 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-void serve(fuse_session* session) {
+void serve(fuse_session* session, ExportedDisk& disk) {
   fuse_loop_config* config = fuse_loop_cfg_create();
   fuse_loop_cfg_set_clone_fd(config, 0);
   fuse_loop_cfg_set_max_threads(
       config, std::clamp(std::thread::hardware_concurrency(), kThreadsMin, kThreadsMax));
   fuse_session_loop_mt(session, config);
   fuse_loop_cfg_destroy(config);
+  disk.all_closed();
 }
 
 }  // namespace
@@ -128,7 +130,7 @@ Result<void> FuseFile::start_threads() {
   try {
     const SignalsBlocked blocked;
     waker_ = std::thread([this] { wake_session(); });
-    serve_ = std::thread(serve, session_.get());
+    serve_ = std::thread([this] { serve(session_.get(), disk_); });
   } catch (const std::system_error& error) {
     return fail_errno(error.code().value(), mount_dir_ + ": thread");
   }
@@ -158,7 +160,12 @@ Result<void> FuseFile::unmount() {
       ending_.notify_all();
     }
     if (serve_.joinable()) serve_.join();
-    fuse_session_unmount(session_.get());  // closes the connection first
+    // As root this aborts the connection. To close it would do the same, were it not for children
+    // that inherited the descriptor: requests would hang for as long as one of those lives.
+    if (const std::optional<Mount> top = find_mount(mount_dir_); top && is_ours(*top)) {
+      static_cast<void>(::umount2(mount_dir_.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW));
+    }
+    fuse_session_unmount(session_.get());  // closes the connection
     if (waker_.joinable()) waker_.join();
     root_.reset();
     session_.reset();

@@ -281,6 +281,12 @@ void ExportedDisk::closed() {
   fewer_.notify_all();
 }
 
+void ExportedDisk::all_closed() {
+  const base::MutexLock lock(mutex_);
+  opens_ = 0;
+  fewer_.notify_all();
+}
+
 unsigned ExportedDisk::opens() const {
   const base::MutexLock lock(mutex_);
   return opens_;

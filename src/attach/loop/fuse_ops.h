@@ -26,6 +26,8 @@ class ExportedDisk {
 
   void opened();
   void closed();
+  // The session has ended: no close will be told any more.
+  void all_closed();
   // Open files of it, in any process and the kernel.
   unsigned opens() const;
   // False when `deadline` passed with more than `limit` open.

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <utility>
 
+#include "attach/loop/block_users.h"
 #include "attach/loop/fuse_file.h"
 #include "attach/loop/loop_device.h"
 #include "attach/loop/mount_table.h"
@@ -20,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // Device managers open and probe block devices at any time, for some milliseconds.
 constexpr std::chrono::seconds kProberGone{3};
+constexpr std::chrono::seconds kProberGoneForced{1};
 
 class LoopAttachment final : public Attachment {
  public:
@@ -35,7 +37,8 @@ class LoopAttachment final : public Attachment {
  private:
   bool has_loop() const noexcept { return number_ >= 0; }
   Result<void> detach(bool force);
-  Result<void> detach_gently();
+  // Names a user where one can be found.
+  Error in_use(const char* otherwise) const;
 
   const std::unique_ptr<FuseFile> file_;
   const Backing backing_;
@@ -45,33 +48,40 @@ class LoopAttachment final : public Attachment {
 
 unsigned LoopAttachment::clients() const {
   const unsigned opens = file_->disk().opens();
-  return has_loop() && opens > 0 ? opens - 1 : opens;
+  if (!has_loop() || opens == 0) return opens;
+  return opens - 1 + users_of(where()).count;
 }
 
-Result<void> LoopAttachment::detach_gently() {
-  ExportedDisk& disk = file_->disk();
-  if (disk.opens() > 1) return fail(Status::busy, file_->path() + ": open beside its loop device");
-  const Result<bool> unbound = unbind_loop(number_, backing_, Unbind::now_or_refuse);
-  if (!unbound) return tl::unexpected<Error>(unbound.error());
-  // The kernel closes our file when the device is free of it.
-  if (disk.wait_for_opens(0, Clock::now() + kProberGone)) return {};
-  const Result<bool> kept = keep_loop(number_, backing_);
-  if (!kept) return tl::unexpected<Error>(kept.error());
-  if (*kept) return fail(Status::busy, where() + ": held open by a program");
-  if (disk.wait_for_opens(0, Clock::now() + kProberGone)) return {};
-  return fail(Status::busy, file_->path() + ": still open");
+Error LoopAttachment::in_use(const char* otherwise) const {
+  const BlockUsers users = users_of(where());
+  return {Status::busy, where() + ": " + (users.count > 0 ? users.first : otherwise)};
 }
 
 Result<void> LoopAttachment::detach(bool force) {
   ExportedDisk& disk = file_->disk();
+  const auto deadline = Clock::now() + (force ? kProberGoneForced : kProberGone);
   if (!has_loop()) {
-    if (disk.wait_for_opens(0, Clock::now() + (force ? kProberGone / 3 : kProberGone))) return {};
-    return fail(Status::busy, where() + ": still open");
+    if (disk.wait_for_opens(0, deadline)) return {};
+    return fail(Status::busy, where() + ": open");
   }
-  Result<void> done = detach_gently();
-  if (done || !force) return done;
-  static_cast<void>(unbind_loop(number_, backing_, Unbind::when_closed));
-  return done;
+  if (!force && disk.opens() > 1) {
+    return fail(Status::busy, file_->path() + ": open beside its loop device");
+  }
+  const Result<bool> unbound =
+      unbind_loop(number_, backing_, force ? Unbind::when_closed : Unbind::now_or_refuse);
+  if (!unbound) {
+    if (unbound.error().status != Status::busy) return tl::unexpected<Error>(unbound.error());
+    return tl::unexpected<Error>(in_use("held exclusively"));
+  }
+  // The kernel closes our file when the device is free of it.
+  if (disk.wait_for_opens(0, deadline)) return {};
+  Error busy = in_use("held open");
+  if (!force) {
+    const Result<bool> kept = keep_loop(number_, backing_);
+    if (!kept) return tl::unexpected<Error>(kept.error());
+    if (!*kept && disk.wait_for_opens(0, Clock::now() + kProberGone)) return {};
+  }
+  return tl::unexpected<Error>(std::move(busy));
 }
 
 Result<void> LoopAttachment::stop(bool force) {

@@ -94,13 +94,7 @@ Result<bool> unbind_loop(int number, const Backing& backing, Unbind how) {
   loop_info64 info{};
   Result<base::Fd> device =
       open_bound(number, backing, how == Unbind::now_or_refuse ? O_EXCL : 0, info);
-  if (!device) {
-    if (device.error().status == Status::busy) {
-      return fail(Status::busy,
-                  loop_path(number) + ": in use (mounted, swap, or held by a driver)");
-    }
-    return tl::unexpected<Error>(std::move(device.error()));
-  }
+  if (!device) return tl::unexpected<Error>(std::move(device.error()));
   if (!*device) return false;
   if (::ioctl(device->get(), LOOP_CLR_FD) != 0) {
     if (errno == ENXIO) return false;

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 namespace uzram::attach {
 namespace {
@@ -65,21 +66,33 @@ Result<std::string> resolve_parent(const std::string& path) {
   return (base == "/" ? base : base + "/") + name;
 }
 
-std::optional<Mount> find_mount(const std::string& directory) {
-  std::ifstream table("/proc/self/mountinfo");
-  std::optional<Mount> found;
+std::vector<Mount> read_mounts(const std::string& table_path) {
+  std::vector<Mount> mounts;
+  std::ifstream table(table_path);
   for (std::string line; std::getline(table, line);) {
-    // id parent major:minor root mount-point options [tags] - type source super-options
+    // id parent major:minor root point options [tags] - type source super-options
     std::istringstream fields(line);
-    std::string id, parent, device, root, point, word, type;
-    fields >> id >> parent >> device >> root >> point;
-    if (unescape(point) != directory) continue;
+    std::string id, parent, device, root, word;
+    Mount mount;
+    fields >> id >> parent >> device >> root >> mount.point;
     while (fields >> word && word != "-") {
     }
-    fields >> type;
+    fields >> mount.type >> mount.source;
     unsigned major_number = 0, minor_number = 0;
-    if (std::sscanf(device.c_str(), "%u:%u", &major_number, &minor_number) != 2) continue;
-    found = Mount{makedev(major_number, minor_number), type};  // a later line lies on top
+    if (!fields || std::sscanf(device.c_str(), "%u:%u", &major_number, &minor_number) != 2)
+      continue;
+    mount.device = makedev(major_number, minor_number);
+    mount.point = unescape(mount.point);
+    mount.source = unescape(mount.source);
+    mounts.push_back(std::move(mount));
+  }
+  return mounts;
+}
+
+std::optional<Mount> find_mount(const std::string& directory) {
+  std::optional<Mount> found;
+  for (Mount& mount : read_mounts("/proc/self/mountinfo")) {
+    if (mount.point == directory) found = std::move(mount);
   }
   return found;
 }

@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "uzram/result.h"
 
@@ -19,8 +20,11 @@ inline constexpr const char* kMountSubtype = "uzram";
 
 struct Mount {
   dev_t device = 0;  // st_dev of what is mounted
-  std::string type;  // "fuse.uzram"
+  std::string point, type, source;
 };
+
+// A table in the form of /proc/PID/mountinfo, in its order: a later mount lies on top.
+std::vector<Mount> read_mounts(const std::string& table_path);
 
 // `path` with everything but its last name resolved: the last may be a mount that no longer
 // answers.
