@@ -17,6 +17,7 @@
 #define UZRAM_CAPABILITY(x) UZRAM_THREAD_ANNOTATION(capability(x))
 #define UZRAM_SCOPED_CAPABILITY UZRAM_THREAD_ANNOTATION(scoped_lockable)
 #define UZRAM_GUARDED_BY(x) UZRAM_THREAD_ANNOTATION(guarded_by(x))
+#define UZRAM_PT_GUARDED_BY(x) UZRAM_THREAD_ANNOTATION(pt_guarded_by(x))
 #define UZRAM_REQUIRES(...) UZRAM_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define UZRAM_ACQUIRE(...) UZRAM_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define UZRAM_RELEASE(...) UZRAM_THREAD_ANNOTATION(release_capability(__VA_ARGS__))

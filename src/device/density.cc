@@ -1,0 +1,147 @@
+// How a paged device keeps its memory dense: compaction, reclaim at the limit, and the self-check.
+#include <algorithm>
+#include <cstring>
+
+#include "device/paged_device.h"
+
+namespace uzram::device {
+namespace {
+
+// Room in the pool that no object fills, as parts of 256 of the pool, at which the device acts.
+constexpr std::uint64_t kRestingSlack = 12;  // 4.7 %
+constexpr std::uint64_t kSparseSlack = 24;   // 9.4 %
+constexpr std::uint64_t kUrgentSlack = 34;   // 13.3 %
+// Below this, a span here and there matters more than any share.
+constexpr std::uint64_t kSmallPool = std::uint64_t{16} << 20;
+constexpr std::uint64_t kSmallSlack = std::uint64_t{1} << 20;
+
+std::uint64_t share(std::uint64_t used, std::uint64_t parts) {
+  return std::max(used / 256 * parts, kSmallSlack);
+}
+
+}  // namespace
+
+bool PagedDevice::move(pool::ObjectRef from, pool::ObjectRef to, bool raw) noexcept {
+  pool::Pool& pool = *parts_->pool;
+  auto& from_header = raw ? pool.raw_header(from) : pool.packed_header(from);
+  const ObjectHeader header(from_header.load(std::memory_order_relaxed));
+  // The header may be of an object long gone: only the slot knows.
+  Slot* slot = slots().by_id(header.owner());
+  SlotWord word;
+  if (slot == nullptr || !slot->try_lock(word)) return false;
+  const Kind kind = raw ? Kind::raw : Kind::packed;
+  if (word != SlotWord(kind, from)) {
+    slot->unlock(word);
+    return false;
+  }
+  if (raw) {
+    std::memcpy(pool.raw_payload(to), pool.raw_payload(from), kPageBytes);
+    pool.raw_header(to).store(header.bits(), std::memory_order_relaxed);
+  } else {
+    std::memcpy(pool.packed_payload(to), pool.packed_payload(from), header.bytes());
+    pool.packed_header(to).store(header.bits(), std::memory_order_relaxed);
+  }
+  slot->unlock(SlotWord(kind, to));
+  return true;
+}
+
+Pressure PagedDevice::pressure() const noexcept {
+  const std::uint64_t used = pool().arena().used();
+  if (used < kSmallPool) return Pressure::none;
+  const std::uint64_t slack = pool().slack();
+  if (slack > share(used, kUrgentSlack)) return Pressure::urgent;
+  return slack > share(used, kSparseSlack) ? Pressure::sparse : Pressure::none;
+}
+
+bool PagedDevice::compact_some(bool resting) noexcept {
+  const auto context = contexts_.lease();
+  return context && compact_within(*context, resting);
+}
+
+bool PagedDevice::compact_within(Context& context, bool resting) noexcept {
+  std::uint64_t moved = 0;
+  const std::uint64_t target = share(pool().arena().used(), resting ? kRestingSlack : kSparseSlack);
+  const bool gained = pool().compact_step(*this, target, moved);
+  context.counters.pages_compacted.add(moved);
+  return gained;
+}
+
+void PagedDevice::help_compaction(Context& context) noexcept {
+  if (pressure() != Pressure::urgent || !compact_within(context, false)) {
+    maintenance_.set_urgent(false);
+  }
+}
+
+void PagedDevice::rest() noexcept {
+  contexts_.for_each_idle([this](Context& context) { pool().flush(context.cache); });
+  pool().arena().release_spare();
+  pool().retry_all();
+  const auto context = contexts_.lease();
+  if (context) slots().trim();
+}
+
+void PagedDevice::compact() noexcept {
+  rest();
+  while (compact_some(true)) {
+  }
+  rest();
+}
+
+void PagedDevice::reclaim(Context& context) noexcept {
+  pool().flush(context.cache);
+  contexts_.for_each_idle([this](Context& other) { pool().flush(other.cache); });
+  const std::uint64_t slack = pool().slack();
+  if (slack < futile_slack_.load(std::memory_order_relaxed) + 2 * pool::kSpanBytes) return;
+  const std::uint64_t used = pool().arena().used();
+  std::uint64_t moved = 0;
+  pool().retry_all();
+  pool().compact_step(*this, 2 * pool::kSpanBytes, moved);
+  context.counters.pages_compacted.add(moved);
+  futile_slack_.store(pool().arena().used() < used ? 0 : slack, std::memory_order_relaxed);
+}
+
+std::string PagedDevice::check() noexcept {
+  rest();
+  std::uint64_t stored = 0, packed = 0, same = 0, huge = 0, objects = 0, fills_seen = 0;
+  std::string wrong;
+  const PageIndex end = size_bytes() / kPageBytes + (size_bytes() % kPageBytes != 0 ? 1 : 0);
+  for (PageIndex page = 0; page < end; ++page) {
+    const Slot* slot = slots().find(page);
+    if (slot == nullptr) {
+      page |= kLeafSlots - 1;
+      continue;
+    }
+    const SlotWord word = slot->peek();
+    if (slot->locked()) wrong = "slot " + std::to_string(page) + " is locked";
+    if (word.kind() == Kind::empty) continue;
+    ++stored;
+    same += word.is_fill() ? 1 : 0;
+    fills_seen += word.kind() == Kind::fill_wide ? 1 : 0;
+    huge += word.kind() == Kind::raw ? 1 : 0;
+    if (!word.has_object()) continue;
+    ++objects;
+    const ObjectHeader header(header_of(word).load(std::memory_order_relaxed));
+    packed += header.bytes();
+    if (header.owner() != slots().id(*slot)) {
+      wrong = "object of page " + std::to_string(page) + " names another owner";
+    }
+  }
+  const Stats now = stats();
+  std::uint64_t allocated = 0;
+  if (!pool().check(allocated)) return "pool: conservation law broken";
+  const auto differ = [&](const char* name, std::uint64_t counted, std::uint64_t found) {
+    if (counted != found) {
+      wrong = std::string(name) + ": counted " + std::to_string(counted) + ", found " +
+              std::to_string(found);
+    }
+  };
+  differ("objects", allocated, objects);
+  differ("stored pages", now.orig_data_size / kPageBytes, stored);
+  differ("packed bytes", now.compr_data_size, packed);
+  differ("same pages", now.same_pages, same);
+  differ("huge pages", now.huge_pages, huge);
+  differ("fill words", fills().used(), fills_seen);
+  return wrong;
+}
+
+}  // namespace uzram::device

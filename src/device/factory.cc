@@ -1,0 +1,28 @@
+#include "device/ram_device.h"
+#include "device/zram_device.h"
+
+namespace uzram {
+
+Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
+  if (options.size_bytes == 0 || options.size_bytes > kDeviceBytesMax) {
+    return fail(Status::invalid_argument, "size " + std::to_string(options.size_bytes) +
+                                              ": not within 1 .. " +
+                                              std::to_string(kDeviceBytesMax));
+  }
+  try {
+    if (options.type == DeviceType::ram) {
+      auto device = device::RamDevice::create(options);
+      if (!device) return tl::unexpected(device.error());
+      return std::move(*device);
+    }
+    auto device = device::ZramDevice::create(options);
+    if (!device) return tl::unexpected(device.error());
+    return std::move(*device);
+  } catch (const std::bad_alloc&) {
+    return fail(Status::no_memory, "device: out of memory");
+  } catch (const std::system_error& error) {
+    return fail(Status::no_memory, std::string("device: ") + error.what());
+  }
+}
+
+}  // namespace uzram

@@ -1,0 +1,138 @@
+// What zram and ram devices share: requests cut into pages, the tables, compaction, counters.
+//
+// What: `submit` checks and splits requests; the subclass stores and loads pages. Discard,
+// write-zeroes
+//   and reset need no more than slots and live here.
+// Units: bytes and pages. Ownership: owns image, tables, pool, contexts and the maintenance thread.
+// Threading: as Device. A request holds a context from start to end, so that reset, which takes all
+// of
+//   them, meets no request. Order of locks: docs/LOCKS.md.
+// Errors: as Device.
+#ifndef UZRAM_DEVICE_PAGED_DEVICE_H_
+#define UZRAM_DEVICE_PAGED_DEVICE_H_
+
+#include <memory>
+#include <span>
+
+#include "device/context.h"
+#include "device/fill_table.h"
+#include "device/image.h"
+#include "device/maintenance.h"
+#include "device/object_header.h"
+#include "device/slot_table.h"
+#include "pool/pool.h"
+#include "uzram/device.h"
+
+namespace uzram::device {
+
+using PageIn = std::span<const std::byte, kPageBytes>;
+using PageOut = std::span<std::byte, kPageBytes>;
+
+class PagedDevice : public Device, private pool::Mover, private Maintained {
+ public:
+  ~PagedDevice() override;
+
+  void submit(std::span<Request> batch) noexcept final;
+  std::size_t extents(std::uint64_t offset, std::uint64_t length,
+                      std::span<Extent> out) const noexcept final;
+  void reset() noexcept final;
+  Stats stats() const noexcept final;
+  void set_mem_limit(std::uint64_t bytes) noexcept final;
+  void reset_mem_used_max() noexcept final { parts_->pool->arena().reset_used_max(); }
+  void compact() noexcept final;
+  const DeviceOptions& options() const noexcept final { return options_; }
+
+  // Recomputes counters and conservation laws from a scan; the first thing that is wrong, or empty.
+  // With the device at rest; for tests.
+  std::string check() noexcept;
+
+ protected:
+  struct Parts {
+    Image image;
+    std::unique_ptr<SlotTable> slots;
+    std::unique_ptr<FillTable> fills;
+    std::unique_ptr<pool::Pool> pool;
+  };
+  static Result<std::unique_ptr<Parts>> make_parts(const DeviceOptions& options);
+
+  PagedDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts, ContextSet::Maker maker);
+  // To be called at the end of every subclass's constructor, and at the start of its destructor: in
+  // between, the maintenance thread runs.
+  void start_maintenance() { maintenance_.start(); }
+  void stop_maintenance() noexcept { maintenance_.stop(); }
+
+  // The subclass's pages. `slot` is unlocked before and after; a partial write is one step to
+  // everybody else.
+  virtual Status read_page(Context& context, Slot& slot, PageOut out) noexcept = 0;
+  virtual Status write_part(Context& context, Slot& slot, std::size_t at,
+                            std::span<const std::byte> in) noexcept = 0;
+  // Zeroes a part of a page; one that is all zero then becomes empty.
+  virtual Status zero_part(Context& context, Slot& slot, std::size_t at,
+                           std::size_t length) noexcept = 0;
+  // Whole pages of one request. All or none where there is a limit; else in order until one fails.
+  virtual Status write_pages(Context& context, PageIndex first, std::size_t count,
+                             const std::byte* in) noexcept = 0;
+
+  // Fills `out` with what an empty or same-filled page reads.
+  void expand_fill(SlotWord word, PageOut out) const noexcept;
+  // Room is short: gives the pool what idle contexts and sparse spans hold. With no slot locked.
+  void reclaim(Context& context) noexcept;
+  // A word's page is counted in before the word is published and out after it was replaced, so that
+  // no sample misses a page that is there.
+  void count_in(Context& context, SlotWord word) noexcept;
+  void publish(Context& context, Slot& slot, SlotWord word) noexcept {
+    count_in(context, word);
+    retire(context, slot.replace(word));
+  }
+  // Counts out, and frees what the word refers to.
+  void retire(Context& context, SlotWord word) noexcept;
+  // Frees what a word refers to that was never published.
+  void release(Context& context, SlotWord word) noexcept;
+  void prefetch_object(SlotWord word) const noexcept;
+  Slot* slot_to_write(PageIndex page) noexcept { return parts_->slots->take(page); }
+
+  pool::Pool& pool() const noexcept { return *parts_->pool; }
+  FillTable& fills() const noexcept { return *parts_->fills; }
+  SlotTable& slots() const noexcept { return *parts_->slots; }
+  std::atomic<std::uint64_t>& header_of(SlotWord word) const noexcept {
+    return word.kind() == Kind::raw ? pool().raw_header(word.object())
+                                    : pool().packed_header(word.object());
+  }
+  bool limited() const noexcept { return pool().arena().limit() != 0; }
+
+ private:
+  Status run(Context& context, const Request& request) noexcept;
+  Status check_range(const Request& request) const noexcept;
+  Status read(Context& context, const Request& request) noexcept;
+  Status read_part(Context& context, Slot& slot, std::size_t at, std::span<std::byte> out) noexcept;
+  Status write(Context& context, const Request& request) noexcept;
+  Status zero(Context& context, const Request& request) noexcept;
+  Status zero_pages(Context& context, PageIndex first, PageIndex end, SlotWord word,
+                    bool is_discard) noexcept;
+  Status zero_edge(Context& context, PageIndex page, std::size_t at, std::size_t length,
+                   bool is_discard) noexcept;
+  void prefetch(std::span<const Request> batch) const noexcept;
+  void count(Context& context, const Request& request) noexcept;
+
+  bool compact_within(Context& context, bool resting) noexcept;
+  // A writer's share of compaction while the maintenance thread can't keep up.
+  void help_compaction(Context& context) noexcept;
+
+  // pool::Mover
+  bool move(pool::ObjectRef from, pool::ObjectRef to, bool raw) noexcept final;
+  // Maintained
+  Pressure pressure() const noexcept final;
+  bool compact_some(bool resting) noexcept final;
+  void rest() noexcept final;
+
+  DeviceOptions options_;
+  std::unique_ptr<Parts> parts_;
+  // Slack at which compaction last gained nothing: not worth another try before it has grown.
+  std::atomic<std::uint64_t> futile_slack_{0};
+  mutable ContextSet contexts_;
+  Maintenance maintenance_;
+};
+
+}  // namespace uzram::device
+
+#endif  // UZRAM_DEVICE_PAGED_DEVICE_H_

@@ -1,0 +1,103 @@
+// One page's entry in the device's table.
+//
+// What: an 8-byte word that holds all that is known of a page, and a lock. Storing the word is the
+// commit:
+//   at any instant it is either the old page or the new one.
+//     bit 0       locked           bit 1  somebody sleeps for the lock
+//     bits 2-4    kind             bits 5-23  not used, 0
+//     bits 24-63  payload: the object of `packed` and `raw`, the pattern of `fill`, the index of
+//     `fill_wide`
+// Units: payload of packed and raw is a pool::ObjectRef.
+// Ownership: who holds the lock owns the page; who replaced a word owns what the old word referred
+// to. Threading: lock and unlock nest with no other slot's lock. A holder may be preempted, so that
+// waiters spin a
+//   little (64 tries) and then sleep on the word's low half.
+// Errors: none.
+#ifndef UZRAM_DEVICE_SLOT_H_
+#define UZRAM_DEVICE_SLOT_H_
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+
+#include "base/futex.h"
+#include "pool/pool.h"
+
+namespace uzram::device {
+
+enum class Kind : std::uint8_t {
+  empty = 0,      // never written or discarded: reads zero
+  fill = 1,       // one 4-byte pattern repeated, kept in the payload
+  fill_wide = 2,  // one 8-byte pattern repeated, kept in the fill table
+  packed = 3,     // an object that the codec made
+  raw = 4,        // an object of 4096 bytes
+};
+
+// A slot's word without the lock bits.
+class SlotWord {
+ public:
+  constexpr SlotWord() = default;
+  constexpr explicit SlotWord(std::uint64_t bits) : bits_(bits & ~kLockBits) {}
+  constexpr SlotWord(Kind kind, std::uint64_t payload)
+      : bits_(static_cast<std::uint64_t>(kind) << kKindShift | payload << kPayloadShift) {}
+  SlotWord(Kind kind, pool::ObjectRef object)
+      : SlotWord(kind, static_cast<std::uint64_t>(object)) {}
+
+  constexpr Kind kind() const { return static_cast<Kind>(bits_ >> kKindShift & 7U); }
+  constexpr std::uint64_t payload() const { return bits_ >> kPayloadShift; }
+  pool::ObjectRef object() const { return pool::ObjectRef{payload()}; }
+  constexpr bool has_object() const { return kind() == Kind::packed || kind() == Kind::raw; }
+  constexpr bool is_fill() const { return kind() == Kind::fill || kind() == Kind::fill_wide; }
+  constexpr std::uint64_t bits() const { return bits_; }
+  friend constexpr bool operator==(SlotWord, SlotWord) = default;
+
+ private:
+  static constexpr unsigned kKindShift = 2, kPayloadShift = 24;
+  static constexpr std::uint64_t kLockBits = 3;
+  static_assert(64 - kPayloadShift == pool::kObjectRefBits);
+  std::uint64_t bits_ = 0;
+};
+
+class Slot {
+ public:
+  // Without the lock: true of the moment of the call only.
+  SlotWord peek() const noexcept { return SlotWord(word_.load(std::memory_order_acquire)); }
+  bool locked() const noexcept { return (word_.load(std::memory_order_relaxed) & kLocked) != 0; }
+
+  SlotWord lock() noexcept;
+  bool try_lock(SlotWord& word) noexcept;
+  // Publishes `word` and lets the next one in.
+  void unlock(SlotWord word) noexcept {
+    const std::uint64_t old = word_.exchange(word.bits(), std::memory_order_acq_rel);
+    if ((old & kWaiters) != 0) base::futex_wake(low_half(), 1);
+  }
+  // Publishes `word` at once where nobody holds the lock, else after them; gives what it replaced.
+  SlotWord replace(SlotWord word) noexcept;
+
+  // For a table that drops an empty page of slots (SlotTable::trim): locks an empty slot.
+  bool try_lock_empty() noexcept {
+    std::uint64_t empty = 0;
+    return word_.compare_exchange_strong(empty, kLocked, std::memory_order_acq_rel);
+  }
+  void wake_all() noexcept { base::futex_wake(low_half(), 1 << 30); }
+
+ private:
+  static constexpr std::uint64_t kLocked = 1, kWaiters = 2;
+  static constexpr int kSpins = 64;
+
+  // Waits until the word is seen unlocked; `slept` tells that others may sleep too, and is their
+  // turn.
+  std::uint64_t wait_unlocked(bool& slept) noexcept;
+
+  const void* low_half() const noexcept {
+    static_assert(std::endian::native == std::endian::little);
+    return &word_;
+  }
+
+  std::atomic<std::uint64_t> word_;
+};
+static_assert(sizeof(Slot) == 8);
+
+}  // namespace uzram::device
+
+#endif  // UZRAM_DEVICE_SLOT_H_

@@ -1,0 +1,81 @@
+#include "device/slot_table.h"
+
+#include <bit>
+#include <utility>
+
+namespace uzram::device {
+
+SlotTable::SlotTable(const Image& image, base::MemoryMap hints)
+    : image_(image),
+      directory_(image.at<std::atomic<std::uint32_t>>(image.layout().directory_offset)),
+      leaves_(image.at<Slot>(image.layout().leaves_offset)),
+      leaves_id_(image.layout().leaves_offset / sizeof(Slot)),
+      hint_memory_(std::move(hints)),
+      hints_(reinterpret_cast<std::atomic<std::uint64_t>*>(hint_memory_.data())) {}
+
+Slot* SlotTable::take_leaf(PageIndex page) noexcept {
+  const base::MutexLock lock(grow_mutex_);
+  std::atomic<std::uint32_t>& entry = directory_[page / kLeafSlots];
+  if (entry.load(std::memory_order_relaxed) == 0) {
+    const std::uint64_t end = leaf_end_.load(std::memory_order_relaxed);
+    if (end == image_.layout().leaf_count) return nullptr;
+    leaf_end_.store(end + 1, std::memory_order_release);
+    entry.store(static_cast<std::uint32_t>(end + 1), std::memory_order_release);
+  }
+  return find(page);
+}
+
+bool SlotTable::note_emptied(const Slot& slot) noexcept {
+  const auto stretch = static_cast<std::uint64_t>(&slot - leaves_) / kStretchSlots;
+  std::atomic<std::uint64_t>& word = hints_[stretch / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (stretch % 64);
+  if ((word.load(std::memory_order_relaxed) & bit) != 0) return false;
+  word.fetch_or(bit, std::memory_order_release);
+  return true;
+}
+
+void SlotTable::trim() noexcept {
+  const std::uint64_t words = leaf_end_.load(std::memory_order_acquire) * kHintWords;
+  for (std::uint64_t i = 0; i < words; ++i) {
+    if (hints_[i].load(std::memory_order_relaxed) == 0) continue;
+    for (std::uint64_t bits = hints_[i].exchange(0, std::memory_order_acquire); bits != 0;
+         bits &= bits - 1) {
+      trim_stretch((i * 64 + static_cast<std::uint64_t>(std::countr_zero(bits))) * kStretchSlots);
+    }
+  }
+}
+
+void SlotTable::trim_stretch(std::uint64_t first_slot) noexcept {
+  Slot* slots = leaves_ + first_slot;
+  for (std::uint64_t i = 0; i < kStretchSlots; ++i) {
+    if (slots[i].locked() || slots[i].peek() != SlotWord()) return;
+  }
+  // Locked as empty, no slot can be written until the memory below it is gone and reads empty
+  // again. All are only tried, so that this can't stand in anybody's way.
+  std::uint64_t held = 0;
+  while (held < kStretchSlots && slots[held].try_lock_empty()) ++held;
+  if (held < kStretchSlots) {
+    while (held > 0) slots[--held].unlock(SlotWord());
+    return;
+  }
+  image_.memory().release(image_.layout().leaves_offset + first_slot * sizeof(Slot),
+                          kStretchSlots * sizeof(Slot));
+  // The memory took with it the marks of those who fell asleep meanwhile.
+  for (std::uint64_t i = 0; i < kStretchSlots; ++i) slots[i].wake_all();
+}
+
+void SlotTable::reset() noexcept {
+  const ImageLayout& layout = image_.layout();
+  const std::uint64_t leaves = leaf_end_.exchange(0);
+  image_.memory().release(layout.directory_offset,
+                          (layout.directory_entries * 4 + 4095) / 4096 * 4096);
+  image_.memory().release(layout.leaves_offset, leaves * kLeafBytes);
+  hint_memory_.release(0, (leaves * kHintWords * 8 + 4095) / 4096 * 4096);
+}
+
+std::uint64_t SlotTable::resident_bytes() const noexcept {
+  return image_.memory().resident(image_.layout().leaves_offset,
+                                  leaf_end_.load(std::memory_order_acquire) * kLeafBytes);
+}
+
+}  // namespace uzram::device

@@ -1,0 +1,61 @@
+// The compressed device.
+//
+// What: pages are packed by a codec, kept raw where that saves too little, or kept as a pattern
+// where one
+//   word repeats. `write_page` and `read_page` in zram_device.cc are the data path, top-down.
+// Units, ownership, threading: as PagedDevice. Errors: as Device.
+#ifndef UZRAM_DEVICE_ZRAM_DEVICE_H_
+#define UZRAM_DEVICE_ZRAM_DEVICE_H_
+
+#include <optional>
+
+#include "codec/codec.h"
+#include "device/paged_device.h"
+
+namespace uzram::device {
+
+class ZramDevice final : public PagedDevice {
+ public:
+  static Result<std::unique_ptr<ZramDevice>> create(const DeviceOptions& options);
+  ~ZramDevice() override;
+
+ private:
+  // What a page is to be stored as; `empty` only where a discard left nothing. `bytes` lies in the
+  // context's packed room, or is the page itself.
+  struct Packing {
+    Kind kind = Kind::raw;
+    std::uint64_t pattern = 0;
+    std::span<const std::byte> bytes;
+  };
+
+  ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts, const codec::Codec& codec,
+             int level);
+
+  Status read_page(Context& context, Slot& slot, PageOut out) noexcept override;
+  Status write_page(Context& context, Slot& slot, PageIn in) noexcept;
+  Status write_part(Context& context, Slot& slot, std::size_t at,
+                    std::span<const std::byte> in) noexcept override;
+  Status zero_part(Context& context, Slot& slot, std::size_t at,
+                   std::size_t length) noexcept override;
+  Status write_pages(Context& context, PageIndex first, std::size_t count,
+                     const std::byte* in) noexcept override;
+
+  Status load(Context& context, const Slot& slot, SlotWord word, PageOut out) noexcept;
+  Packing pack(Context& context, PageIn in) noexcept;
+  std::optional<SlotWord> make_word(Context& context, const Slot& slot,
+                                    const Packing& packing) noexcept;
+  void fill_object(SlotWord word, const Slot& slot, const Packing& packing) noexcept;
+  bool fits_over(SlotWord old, const Packing& packing) const noexcept;
+  void store_over(Context& context, const Slot& slot, SlotWord old, PageIn in,
+                  const Packing& packing) noexcept;
+  bool write_over(Context& context, Slot& slot, PageIn in, const Packing& packing) noexcept;
+  template <typename Change>
+  Status change_part(Context& context, Slot& slot, Change change) noexcept;
+  bool prepare(Context& context, Slot& slot, PageIn in, Prepared& prepared) noexcept;
+  Status write_all_or_none(Context& context, PageIndex first, std::size_t count,
+                           const std::byte* in) noexcept;
+};
+
+}  // namespace uzram::device
+
+#endif  // UZRAM_DEVICE_ZRAM_DEVICE_H_
