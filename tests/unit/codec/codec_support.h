@@ -60,8 +60,7 @@ class Bench {
   // Also says no when the answer depends on what was in the output before: then not all of the page
   // was written.
   bool unpack(Stream& stream, std::span<const std::byte> packed);
-  // The page that the last unpack gave.
-  const Page& page() const { return page_; }
+  bool unpacks_to(Stream& stream, std::span<const std::byte> packed, const Page& page);
 
  private:
   GuardedBytes plain_{kPageBytes};

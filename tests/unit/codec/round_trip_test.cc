@@ -36,19 +36,18 @@ std::size_t step_of(const Case& the_case) {
 
 class RoundTrip : public testing::TestWithParam<Case> {
  protected:
-  void run(Page (*make)(Random&, std::size_t)) {
+  void run(Page (*make)(Random&, std::size_t), std::size_t bytes_max = kPageBytes) {
     const auto& [codec, level] = GetParam();
     const auto stream = stream_of(*codec, level);
     const std::size_t step = step_of(GetParam());
     Random random(kSeed);
     Bench bench;
-    for (std::size_t bytes = 0; bytes <= kPageBytes; ++bytes) {
+    for (std::size_t bytes = 0; bytes <= bytes_max; ++bytes) {
       if (bytes % step != 0 && bytes > 20 && bytes < kPageBytes - 20) continue;
       const Page page = make(random, bytes);
       const Packed packed = bench.pack(*stream, page);
       ASSERT_FALSE(packed.empty()) << "entropy bytes " << bytes;
-      ASSERT_TRUE(bench.unpack(*stream, packed)) << "entropy bytes " << bytes;
-      ASSERT_EQ(bench.page(), page) << "entropy bytes " << bytes;
+      ASSERT_TRUE(bench.unpacks_to(*stream, packed, page)) << "entropy bytes " << bytes;
     }
   }
 };
@@ -66,16 +65,17 @@ TEST_P(RoundTrip, DecimalTextWithRunsOfZero) {
 }
 
 TEST_P(RoundTrip, YesTextWithDifferingTail) {
-  run(yes_text);
+  run(yes_text, 70);
 }
 
 TEST_P(RoundTrip, ShrinksWhatCanBeShrunk) {
   const auto& [codec, level] = GetParam();
-  if (level >= static_cast<int>(kPageBytes)) GTEST_SKIP() << "lz4 steps over the page at " << level;
   const auto stream = stream_of(*codec, level);
   Random random(kSeed);
   Bench bench;
-  EXPECT_LT(bench.pack(*stream, random_then_zeros(random, 1024)).size(), kPageBytes / 2);
+  const bool shrunk = bench.pack(*stream, random_then_zeros(random, 1024)).size() < kPageBytes / 2;
+  // lz4's first step at such a level is over the whole page.
+  EXPECT_EQ(shrunk, level < static_cast<int>(kPageBytes));
 }
 
 INSTANTIATE_TEST_SUITE_P(Codec, RoundTrip, testing::ValuesIn(all_cases()), name_of);
