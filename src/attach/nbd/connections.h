@@ -1,0 +1,81 @@
+// The open connections of a server, one thread each.
+//
+// What: starts, counts, ends and collects them. Units: connections. Ownership: owns sockets and
+//   threads; a socket is closed only after its thread was joined, so shutdown(2) on it is safe.
+// Threading: `start`, `collect` and `evict` belong to the accepting thread, `stop` to whoever
+// joined
+//   that one before; the counters may be read by any thread. Errors: a connection's own end it
+//   alone.
+#ifndef UZRAM_ATTACH_NBD_CONNECTIONS_H_
+#define UZRAM_ATTACH_NBD_CONNECTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <string_view>
+#include <thread>
+
+#include "attach/nbd/export.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mutex.h"
+
+namespace uzram::attach::nbd {
+
+struct ConnectionLimits {
+  unsigned handshake_options_max;
+  std::chrono::milliseconds handshake_time;
+  std::chrono::milliseconds stall_time;
+};
+
+class Connections {
+ public:
+  // `ended` is an eventfd that gets a 1 for each connection that is ready to be collected.
+  Connections(const Export& served, ConnectionLimits limits, int ended)
+      : export_(served), limits_(limits), ended_(ended) {}
+  ~Connections() { stop(std::chrono::milliseconds(0)); }
+  Connections(const Connections&) = delete;
+  Connections& operator=(const Connections&) = delete;
+
+  // Serves `socket` on a thread of its own; closes it when the system has no thread to give.
+  void start(base::Fd socket);
+  // Joins and forgets the connections that ended.
+  void collect();
+  // Ends the oldest connection that is still in its handshake; false when there is none.
+  bool evict();
+  // Lets every client have the answers to what was received, for `drain` at most; then ends all.
+  void stop(std::chrono::milliseconds drain);
+
+  std::size_t open() const;
+  std::size_t in_transmission() const;
+  // A line about a client, held back when there are too many.
+  void log_client(std::string_view line) noexcept;
+
+ private:
+  enum class Phase : std::uint8_t { handshake, evicted, transmission, over };
+  struct Connection {
+    base::Fd socket;
+    std::thread thread;
+    Phase phase = Phase::handshake;
+  };
+
+  void serve(Connection& connection) noexcept;
+  // Returns why the connection had to be ended, empty for a good reason.
+  std::string serve_client(Connection& connection);
+  void set_phase(Connection& connection, Phase phase);
+
+  const Export& export_;
+  const ConnectionLimits limits_;
+  const int ended_;
+  base::LogLimiter limiter_{5};
+  mutable base::Mutex mutex_;
+  base::CondVar one_over_;
+  // In the order of their arrival. `phase` of each is guarded too; socket and thread belong to the
+  // collecting thread.
+  std::list<Connection> list_ UZRAM_GUARDED_BY(mutex_);
+};
+
+}  // namespace uzram::attach::nbd
+
+#endif  // UZRAM_ATTACH_NBD_CONNECTIONS_H_

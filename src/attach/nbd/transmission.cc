@@ -1,0 +1,282 @@
+#include "attach/nbd/transmission.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "attach/nbd/protocol.h"
+#include "attach/nbd/wire.h"
+
+namespace uzram::attach::nbd {
+namespace {
+
+// A payload up to this length waits in the input buffer until it is whole; a longer one that didn't
+// come whole is received straight into its own buffer.
+constexpr std::size_t kInlinePayloadBytes = std::size_t{64} << 10;
+static_assert(kRequestBytes + kInlinePayloadBytes <= Stream::kInputBytes);
+
+// Longest answer to one BLOCK_STATUS; the client asks again for the rest of its range.
+constexpr std::size_t kExtentsMax = 2048;
+constexpr std::size_t kDescriptorBytes = 8;
+static_assert(sizeof(std::uint32_t) + kExtentsMax * kDescriptorBytes <= kSmallReplyBytes);
+
+constexpr std::size_t kReplyHeaderBytesMax = kStructuredReplyBytes + sizeof(std::uint64_t);
+
+std::uint16_t flags_allowed(std::uint16_t type, bool structured_replies) {
+  // "Command flags": FUA is accepted with every command once it was announced.
+  switch (type) {
+    case kCmdWriteZeroes:
+      return kCmdFlagFua | kCmdFlagNoHole | kCmdFlagFastZero;
+    case kCmdRead:
+      return structured_replies ? kCmdFlagFua | kCmdFlagDf : kCmdFlagFua;
+    case kCmdBlockStatus:
+      return kCmdFlagFua | kCmdFlagReqOne;
+    default:
+      return kCmdFlagFua;
+  }
+}
+
+}  // namespace
+
+std::string Transmission::run() {
+  while (!over_) {
+    batch_size_ = requests_size_ = small_used_ = 0;
+    large_used_ = false;
+    gather();
+    if (batch_size_ > 0) {
+      export_.device.submit(std::span(requests_.data(), requests_size_));
+      if (!answer()) break;
+    } else if (!over_ && !stream_.receive()) {
+      break;
+    }
+  }
+  return why_.empty() ? stream_.why() : why_;
+}
+
+void Transmission::gather() {
+  // A command takes up to two requests.
+  while (!over_ && batch_size_ < kBatchMax && requests_size_ + 2 <= kBatchMax &&
+         stream_.pending().size() >= kRequestBytes) {
+    const std::byte* at = stream_.pending().data();
+    if (load_be<std::uint32_t>(at) != kRequestMagic) {
+      why_ = "a request has a wrong magic";
+      over_ = true;
+      return;
+    }
+    Command command;
+    command.flags = load_be<std::uint16_t>(at + 4);
+    command.type = load_be<std::uint16_t>(at + 6);
+    command.cookie = load_be<std::uint64_t>(at + 8);
+    command.offset = load_be<std::uint64_t>(at + 16);
+    command.length = load_be<std::uint32_t>(at + 24);
+    if (!gather_one(command)) return;
+  }
+}
+
+bool Transmission::gather_one(const Command& command) {
+  // "NBD_CMD_DISC": no reply; what came before it is done and answered.
+  if (command.type == kCmdDisc) {
+    over_ = true;
+    return false;
+  }
+  Pending& pending = batch_[batch_size_];
+  pending = {};
+  pending.command = command;
+  pending.refused = check(command);
+  pending.first = requests_size_;
+  if (command.type == kCmdWrite) {
+    if (!gather_write(pending)) return false;
+  } else if (pending.refused == Status::ok) {
+    switch (command.type) {
+      case kCmdRead:
+        if (!gather_read(pending)) return false;
+        break;
+      case kCmdBlockStatus:
+        // It must see the requests before it done, and takes its answer's room from the batch.
+        if (batch_size_ > 0) return false;
+        block_status(pending);
+        break;
+      case kCmdTrim:
+        add(pending, Op::discard);
+        break;
+      case kCmdWriteZeroes:
+        add(pending, Op::write_zeroes);
+        break;
+      case kCmdFlush:
+        add(pending, Op::flush);
+        break;
+      default:  // CACHE: everything is in memory as it is
+        break;
+    }
+  }
+  // "FUA": durable before the reply. Reads and flushes have nothing to add.
+  const bool changes =
+      command.type == kCmdWrite || command.type == kCmdTrim || command.type == kCmdWriteZeroes;
+  if (changes && pending.refused == Status::ok && (command.flags & kCmdFlagFua) != 0) {
+    requests_[requests_size_++] = Request{.op = Op::flush};
+    ++pending.requests;
+  }
+  if (command.type != kCmdWrite) stream_.consume(kRequestBytes);
+  ++batch_size_;
+  return true;
+}
+
+// Takes the command and its payload off the stream.
+bool Transmission::gather_write(Pending& pending) {
+  const std::size_t length = pending.command.length;
+  const std::span<const std::byte> here = stream_.pending();
+  if (here.size() - kRequestBytes >= length) {
+    std::byte* payload = stream_.pending_data() + kRequestBytes;
+    stream_.consume(kRequestBytes + length);
+    if (pending.refused == Status::ok) add(pending, Op::write, payload);
+    return true;
+  }
+  // Nobody should wait for an answer until this payload has come. Receiving it would also move what
+  // the batch points at.
+  if (batch_size_ > 0 || length <= kInlinePayloadBytes) return false;
+  stream_.consume(kRequestBytes);
+  const bool received = pending.refused == Status::ok ? stream_.take(std::span(large_, length))
+                                                      : stream_.skip(length);
+  if (!received) {
+    over_ = true;
+    return false;
+  }
+  large_used_ = true;
+  if (pending.refused == Status::ok) add(pending, Op::write, large_);
+  return true;
+}
+
+bool Transmission::gather_read(Pending& pending) {
+  const std::size_t length = pending.command.length;
+  std::byte* to = nullptr;
+  if (length <= kSmallReplyBytes - small_used_) {
+    to = small_ + small_used_;
+    small_used_ += length;
+  } else if (!large_used_) {
+    to = large_;
+    large_used_ = true;
+  } else {
+    return false;
+  }
+  pending.data = std::span(to, length);
+  add(pending, Op::read, to);
+  return true;
+}
+
+// "NBD_REPLY_TYPE_BLOCK_STATUS": the context's number, then length and flags of each run.
+void Transmission::block_status(Pending& pending) {
+  const Command& command = pending.command;
+  std::vector<Extent> extents((command.flags & kCmdFlagReqOne) != 0 ? 1 : kExtentsMax);
+  const std::size_t count = export_.device.extents(command.offset, command.length, extents);
+  if (count == 0) {
+    pending.refused = Status::io_error;
+    return;
+  }
+  std::byte* at = small_;
+  store_be(at, kAllocationContextId);
+  at += sizeof(std::uint32_t);
+  for (const Extent& extent : std::span(extents).first(count)) {
+    store_be(at, static_cast<std::uint32_t>(extent.length));
+    store_be(at + 4, (extent.hole ? kStateHole : 0U) | (extent.zero ? kStateZero : 0U));
+    at += kDescriptorBytes;
+  }
+  small_used_ = kSmallReplyBytes;
+  pending.data = std::span(small_, at);
+}
+
+Status Transmission::check(const Command& command) const {
+  const std::uint16_t type = command.type;
+  if (type > kCmdBlockStatus || type == kCmdDisc) return Status::invalid_argument;
+  if ((command.flags & ~flags_allowed(type, session_.structured_replies)) != 0) {
+    return Status::invalid_argument;
+  }
+  if (type == kCmdFlush) {
+    return command.offset == 0 && command.length == 0 ? Status::ok : Status::invalid_argument;
+  }
+  if (type == kCmdBlockStatus && (!session_.block_status || command.length == 0)) {
+    return Status::invalid_argument;
+  }
+  if ((type == kCmdRead || type == kCmdWrite) && command.length > kPayloadBytesMax) {
+    return Status::invalid_argument;
+  }
+  const bool changes = type == kCmdWrite || type == kCmdTrim || type == kCmdWriteZeroes;
+  if (changes && export_.read_only) return Status::read_only;
+  const std::uint64_t size = export_.device.size_bytes();
+  if (command.offset > size || command.length > size - command.offset) return Status::out_of_range;
+  return Status::ok;
+}
+
+void Transmission::add(Pending& pending, Op op, std::byte* data) {
+  Request& request = requests_[requests_size_++];
+  request = {};
+  request.op = op;
+  if (op == Op::write_zeroes && (pending.command.flags & kCmdFlagNoHole) != 0) {
+    request.flags = kNoHole;
+  }
+  request.offset = pending.command.offset;
+  request.length = pending.command.length;
+  request.data = data;
+  ++pending.requests;
+}
+
+bool Transmission::answer() {
+  std::array<std::array<std::byte, kReplyHeaderBytesMax>, kBatchMax> headers;
+  std::array<iovec, 2 * kBatchMax> parts;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < batch_size_; ++i) {
+    const Pending& pending = batch_[i];
+    const Status status = status_of(pending);
+    const std::size_t header_size = put_header(pending, status, headers[i].data());
+    parts[count++] = {headers[i].data(), header_size};
+    if (status == Status::ok && !pending.data.empty()) {
+      parts[count++] = {const_cast<std::byte*>(pending.data.data()), pending.data.size()};
+    }
+  }
+  return stream_.send(std::span(parts.data(), count));
+}
+
+Status Transmission::status_of(const Pending& pending) const {
+  if (pending.refused != Status::ok) return pending.refused;
+  for (const Request& request : std::span(requests_).subspan(pending.first, pending.requests)) {
+    if (request.status != Status::ok) return request.status;
+  }
+  return Status::ok;
+}
+
+// Writes what stands before the data; returns its length.
+std::size_t Transmission::put_header(const Pending& pending, Status status, std::byte* to) const {
+  const Command& command = pending.command;
+  const std::uint32_t error = wire_error(status, command.type);
+  const bool read = command.type == kCmdRead;
+  // "Structured replies": READ must have them once they are agreed on, also for an error;
+  // BLOCK_STATUS has no other answer. The rest stays with the shorter kind.
+  if (!session_.structured_replies || !(read || command.type == kCmdBlockStatus)) {
+    store_be(to, kSimpleReplyMagic);
+    store_be(to + 4, error);
+    store_be(to + 8, command.cookie);
+    return kSimpleReplyBytes;
+  }
+  std::uint16_t type = read ? kReplyOffsetData : kReplyBlockStatus;
+  std::size_t extra = 0;  // payload bytes that stand in the header
+  std::byte* const payload = to + kStructuredReplyBytes;
+  if (error != 0) {
+    type = kReplyError;
+    store_be(payload, error);
+    store_be(payload + 4, std::uint16_t{0});  // no text
+    extra = 6;
+  } else if (pending.data.empty()) {
+    type = kReplyNone;  // a read of nothing: OFFSET_DATA must hold at least one byte
+  } else if (read) {
+    store_be(payload, command.offset);
+    extra = sizeof command.offset;
+  }
+  const std::size_t data = error != 0 ? 0 : pending.data.size();
+  store_be(to, kStructuredReplyMagic);
+  store_be(to + 4, kReplyFlagDone);
+  store_be(to + 6, type);
+  store_be(to + 8, command.cookie);
+  store_be(to + 16, static_cast<std::uint32_t>(extra + data));
+  return kStructuredReplyBytes + extra;
+}
+
+}  // namespace uzram::attach::nbd

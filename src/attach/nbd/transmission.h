@@ -1,0 +1,96 @@
+// The transmission phase of one connection: requests in, replies out.
+//
+// What: takes the requests that one receive brought (up to 64), runs them as one batch of the
+// device
+//   and answers all of them with one send. Requests of a connection run in the order in which they
+//   came, so a FLUSH covers every WRITE before it.
+// Units: bytes. Ownership: borrows. Memory: small requests share a buffer, a large one has its own;
+//   both are the stream's scratch, kTransmissionScratchBytes. Threading: one thread.
+// Errors: a request that fails is answered and the connection goes on; what can't be answered (a
+//   wrong magic, a peer that stalls) ends it.
+#ifndef UZRAM_ATTACH_NBD_TRANSMISSION_H_
+#define UZRAM_ATTACH_NBD_TRANSMISSION_H_
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "attach/nbd/export.h"
+#include "attach/nbd/stream.h"
+#include "uzram/device.h"
+#include "uzram/request.h"
+
+namespace uzram::attach::nbd {
+
+inline constexpr std::size_t kSmallReplyBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kTransmissionScratchBytes = kSmallReplyBytes + kPayloadBytesMax;
+
+class Transmission {
+ public:
+  Transmission(const Export& served, const Session& session, Stream& stream)
+      : export_(served),
+        session_(session),
+        stream_(stream),
+        small_(stream.scratch()),
+        large_(stream.scratch() + kSmallReplyBytes) {}
+
+  // Serves until the client leaves. Returns why it had to end, empty for a good reason.
+  std::string run();
+
+ private:
+  static constexpr std::size_t kBatchMax = 64;
+
+  struct Command {
+    std::uint16_t flags = 0;
+    std::uint16_t type = 0;
+    std::uint64_t cookie = 0;  // the client's, sent back as it came
+    std::uint64_t offset = 0;
+    std::uint32_t length = 0;
+  };
+  // A command and where its answer comes from.
+  struct Pending {
+    Command command;
+    Status refused = Status::ok;          // set: the device is not asked
+    std::size_t first = 0, requests = 0;  // its part of requests_
+    std::span<const std::byte> data;      // sent after the header on success
+  };
+
+  // Takes commands from what is pending until the batch is full, or what follows needs the batch to
+  // be done first, or more bytes.
+  void gather();
+  // One command; false when it has to wait for the batch, or for more bytes.
+  bool gather_one(const Command& command);
+  bool gather_write(Pending& pending);
+  bool gather_read(Pending& pending);
+  void block_status(Pending& pending);
+  Status check(const Command& command) const;
+  void add(Pending& pending, Op op, std::byte* data = nullptr);
+
+  bool answer();
+  Status status_of(const Pending& pending) const;
+  std::size_t put_header(const Pending& pending, Status status, std::byte* to) const;
+
+  const Export& export_;
+  const Session session_;
+  Stream& stream_;
+  std::byte* const small_;  // kSmallReplyBytes: what small reads of a batch return
+  std::byte* const large_;  // kPayloadBytesMax: the data of the one large request of a batch
+
+  std::array<Pending, kBatchMax> batch_;
+  std::size_t batch_size_ = 0;
+  std::array<Request, kBatchMax> requests_;
+  std::size_t requests_size_ = 0;
+  std::size_t small_used_ = 0;
+  bool large_used_ = false;
+  bool over_ = false;
+  std::string why_;
+};
+
+}  // namespace uzram::attach::nbd
+
+#endif  // UZRAM_ATTACH_NBD_TRANSMISSION_H_
