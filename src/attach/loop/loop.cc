@@ -143,8 +143,10 @@ Result<void> clean_up_loop(const std::string& mount_dir) {
     return fail(Status::exists, *directory + ": a mount of type " + mount->type + ", not ours");
   }
   if (mount) {
+    // Of a connection whose process is gone the kernel says so; any other answer is a living one's.
     struct statx unused;
-    if (::statx(AT_FDCWD, directory->c_str(), AT_STATX_FORCE_SYNC, STATX_MODE, &unused) == 0) {
+    if (::statx(AT_FDCWD, directory->c_str(), AT_STATX_FORCE_SYNC, STATX_MODE, &unused) == 0 ||
+        (errno != ENOTCONN && errno != ECONNABORTED)) {
       return fail(Status::busy, *directory + ": a running process serves it");
     }
   }

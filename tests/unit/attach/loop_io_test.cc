@@ -21,7 +21,9 @@ constexpr std::uint64_t kMiB = 1U << 20;
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::size_t bytes, unsigned seed = 0)
-      : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)), &std::free) {
+      : bytes_(bytes),
+        data_(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)),
+              &std::free) {
     std::minstd_rand random(seed);
     for (std::size_t i = 0; i < bytes; ++i) {
       data_.get()[i] = static_cast<std::byte>(seed == 0 ? 0 : random() >> 8);
