@@ -36,7 +36,7 @@ struct DeviceOptions {
   DeviceType type = DeviceType::zram;
   std::uint64_t size_bytes = 0;       // 1 .. kDeviceBytesMax
   std::string codec = "lz4";          // a name of `codecs()`; zram only
-  std::optional<int> level;           // within the codec's range; none: its default
+  std::optional<int> level = {};      // within the codec's range; none: its default
   std::uint64_t mem_limit_bytes = 0;  // of pool memory; 0: none. May exceed the size
   bool read_only = false;
 };

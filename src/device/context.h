@@ -68,6 +68,7 @@ struct Context {
   std::unique_ptr<codec::Stream> stream;  // none on ram devices
   pool::Cache cache;
   Counters counters;
+  std::uint64_t changed_pages = 0;  // since the pool was last looked at
   std::vector<Prepared> prepared;  // of a request of several pages that is stored as one
   alignas(64) std::array<std::byte, kPageBytes> page;
   alignas(64) std::array<std::byte, codec::kPackRoomBytes> packed;

@@ -59,6 +59,8 @@ bool PagedDevice::compact_some(bool resting) noexcept {
 }
 
 bool PagedDevice::compact_within(Context& context, bool resting) noexcept {
+  // What the magazines hold can't be moved.
+  pool().flush(context.cache);
   std::uint64_t moved = 0;
   const std::uint64_t target = share(pool().arena().used(), resting ? kRestingSlack : kSparseSlack);
   const bool gained = pool().compact_step(*this, target, moved);
@@ -66,16 +68,28 @@ bool PagedDevice::compact_within(Context& context, bool resting) noexcept {
   return gained;
 }
 
-void PagedDevice::help_compaction(Context& context) noexcept {
-  if (pressure() != Pressure::urgent || !compact_within(context, false)) {
-    maintenance_.set_urgent(false);
+void PagedDevice::help_compaction(Context& context, std::uint64_t pages) noexcept {
+  constexpr std::uint64_t kLookEvery = 256;
+  context.changed_pages += pages;
+  if (context.changed_pages >= kLookEvery) {
+    context.changed_pages = 0;
+    maintenance_.set_urgent(pressure() == Pressure::urgent);
+  }
+  for (std::uint64_t step = 0; maintenance_.urgent() && step <= pages / kLookEvery; ++step) {
+    if (pressure() != Pressure::urgent || !compact_within(context, false)) {
+      maintenance_.set_urgent(false);
+    }
   }
 }
 
-void PagedDevice::rest() noexcept {
+void PagedDevice::refresh() noexcept {
   contexts_.for_each_idle([this](Context& context) { pool().flush(context.cache); });
-  pool().arena().release_spare();
   pool().retry_all();
+}
+
+void PagedDevice::rest() noexcept {
+  refresh();
+  pool().arena().release_spare();
   const auto context = contexts_.lease();
   if (context) slots().trim();
 }

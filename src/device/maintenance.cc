@@ -68,6 +68,7 @@ void Maintenance::run() noexcept {
 void Maintenance::tick() noexcept {
   const auto end = Clock::now() + kWorkPerTick;
   Pressure pressure = device_.pressure();
+  if (pressure != Pressure::none) device_.refresh();
   while (pressure != Pressure::none && Clock::now() < end && device_.compact_some(false)) {
     pressure = device_.pressure();
   }

@@ -25,6 +25,8 @@ enum class Pressure : std::uint8_t {
 class Maintained {
  public:
   virtual Pressure pressure() const noexcept = 0;
+  // Before a round of steps: makes what stood in the way of earlier ones worth another try.
+  virtual void refresh() noexcept = 0;
   // One bounded step, about a millisecond; false when nothing was gained. `resting` aims higher.
   virtual bool compact_some(bool resting) noexcept = 0;
   // The device came to rest.

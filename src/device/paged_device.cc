@@ -106,7 +106,7 @@ Status PagedDevice::run(Context& context, const Request& request) noexcept {
     return status;
   }
   maintenance_.touch();
-  if (maintenance_.urgent()) help_compaction(context);
+  help_compaction(context, request.length / kPageBytes + 1);
   status = request.op == Op::write ? write(context, request) : zero(context, request);
   if (status != Status::ok) context.counters.failed_writes.add(1);
   return status;

@@ -115,13 +115,15 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   void count(Context& context, const Request& request) noexcept;
 
   bool compact_within(Context& context, bool resting) noexcept;
-  // A writer's share of compaction while the maintenance thread can't keep up.
-  void help_compaction(Context& context) noexcept;
+  // A writer's share of compaction while the maintenance thread can't keep up; looks whether that
+  // is so once in a while.
+  void help_compaction(Context& context, std::uint64_t pages) noexcept;
 
   // pool::Mover
   bool move(pool::ObjectRef from, pool::ObjectRef to, bool raw) noexcept final;
   // Maintained
   Pressure pressure() const noexcept final;
+  void refresh() noexcept final;
   bool compact_some(bool resting) noexcept final;
   void rest() noexcept final;
 
