@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 # How a case inside a test says that it was skipped, and why: GoogleTest, our scripts' own line,
 # Python's unittest.
 GTEST = re.compile(r"(?:: Skipped\n(.*)\n\s*)?^\[  SKIPPED \] (\S+) \(", re.MULTILINE)
-SCRIPT = re.compile(r"^SKIP:? (.*)$", re.MULTILINE)
+SCRIPT = re.compile(r"^SKIP(?:PED)?:? (.*)$", re.MULTILINE)
 UNITTEST = re.compile(r"^(.*) \.\.\. skipped (.*)$", re.MULTILINE)
 
 
