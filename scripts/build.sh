@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds uzram; the release lands in build/release/uzram.
 #
-#   scripts/build.sh [--tests] [PRESET]    PRESET of CMakePresets.json: release (default), asan, tsan
+#   scripts/build.sh [--tests] [PRESET]
 #
+# PRESET is one of CMakePresets.json: release (the default), asan, tsan.
 # Installs the Debian packages that are missing. ccache is used where there is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."

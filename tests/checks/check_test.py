@@ -166,8 +166,10 @@ class Text(CheckTest):
 
     def test_bites(self):
         for line, why in ((f"// {OPEN_WORK}: later", "work left open"),
-                          (f"cd {SOME_PATH}", "a path of one machine"), ("int a; ", "trailing blank"),
-                          ("\tint a;", "tab"), ("int a;\r", "carriage return")):
+                          (f"cd {SOME_PATH}", "a path of one machine"),
+                          ("int a; ", "trailing blank"),
+                          ("\tint a;", "tab"),
+                          ("int a;\r", "carriage return")):
             self.assert_bites("text", {"docs/a.md": f"one\n{line}\n"}, f"docs/a.md:2: {why}")
 
     def test_no_newline_at_the_end(self):
