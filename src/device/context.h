@@ -69,7 +69,7 @@ struct Context {
   pool::Cache cache;
   Counters counters;
   std::uint64_t changed_pages = 0;  // since the pool was last looked at
-  std::vector<Prepared> prepared;  // of a request of several pages that is stored as one
+  std::vector<Prepared> prepared;   // of a request of several pages that is stored as one
   alignas(64) std::array<std::byte, kPageBytes> page;
   alignas(64) std::array<std::byte, codec::kPackRoomBytes> packed;
 };

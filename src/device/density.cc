@@ -122,7 +122,7 @@ std::string PagedDevice::check() noexcept {
   for (PageIndex page = 0; page < end; ++page) {
     const Slot* slot = slots().find(page);
     if (slot == nullptr) {
-      page |= kLeafSlots - 1;
+      page = slots().next_present(page) - 1;
       continue;
     }
     const SlotWord word = slot->peek();

@@ -25,9 +25,9 @@ Result<std::unique_ptr<PagedDevice::Parts>> PagedDevice::make_parts(const Device
   if (!image) return tl::unexpected(image.error());
   parts->image = std::move(*image);
   const ImageLayout& layout = parts->image.layout();
-  auto hints = base::MemoryMap::reserve(SlotTable::hint_bytes(layout));
-  if (!hints) return tl::unexpected(hints.error());
-  parts->slots = std::make_unique<SlotTable>(parts->image, std::move(*hints));
+  auto bitmaps = base::MemoryMap::reserve(SlotTable::bitmap_bytes(layout));
+  if (!bitmaps) return tl::unexpected(bitmaps.error());
+  parts->slots = std::make_unique<SlotTable>(parts->image, std::move(*bitmaps));
   parts->fills = std::make_unique<FillTable>(parts->image);
   auto pool = pool::Pool::create(
       parts->image.memory(), {layout.arena_offset, layout.region_count, layout.raw_headers_offset},
@@ -223,7 +223,7 @@ Status PagedDevice::zero_pages(Context& context, PageIndex first, PageIndex end,
     Slot* slot = word == SlotWord() ? slots().find(page) : slot_to_write(page);
     if (slot == nullptr) {
       if (word != SlotWord()) return Status::no_space;
-      page |= kLeafSlots - 1;  // to the end of a stretch where nothing was ever written
+      page = slots().next_present(page) - 1;
       continue;
     }
     if (slot->peek() == word) continue;
@@ -302,7 +302,7 @@ std::size_t PagedDevice::extents(std::uint64_t offset, std::uint64_t length,
   for (std::uint64_t step = 0; offset < end && step < kStepsMax; ++step) {
     const PageIndex page = offset / kPageBytes;
     const Slot* slot = slots().find(page);
-    const PageIndex next_page = slot == nullptr ? (page | (kLeafSlots - 1)) + 1 : page + 1;
+    const PageIndex next_page = slot == nullptr ? slots().next_present(page) : page + 1;
     const std::uint64_t next = next_page > end / kPageBytes ? end : next_page * kPageBytes;
     const SlotWord word = slot == nullptr ? SlotWord() : slot->peek();
     // Under a limit a same-filled page may find no room when it is overwritten: that is what a hole

@@ -5,13 +5,14 @@
 
 namespace uzram::device {
 
-SlotTable::SlotTable(const Image& image, base::MemoryMap hints)
+SlotTable::SlotTable(const Image& image, base::MemoryMap bitmaps)
     : image_(image),
       directory_(image.at<std::atomic<std::uint32_t>>(image.layout().directory_offset)),
       leaves_(image.at<Slot>(image.layout().leaves_offset)),
       leaves_id_(image.layout().leaves_offset / sizeof(Slot)),
-      hint_memory_(std::move(hints)),
-      hints_(reinterpret_cast<std::atomic<std::uint64_t>*>(hint_memory_.data())) {}
+      bitmap_memory_(std::move(bitmaps)),
+      hints_(reinterpret_cast<std::atomic<std::uint64_t>*>(bitmap_memory_.data())),
+      groups_(hints_ + image.layout().leaf_count * kHintWords) {}
 
 Slot* SlotTable::take_leaf(PageIndex page) noexcept {
   const base::MutexLock lock(grow_mutex_);
@@ -20,9 +21,32 @@ Slot* SlotTable::take_leaf(PageIndex page) noexcept {
     const std::uint64_t end = leaf_end_.load(std::memory_order_relaxed);
     if (end == image_.layout().leaf_count) return nullptr;
     leaf_end_.store(end + 1, std::memory_order_release);
+    const std::uint64_t group = page / kLeafSlots / kGroupEntries;
+    groups_[group / 64].fetch_or(std::uint64_t{1} << (group % 64), std::memory_order_release);
     entry.store(static_cast<std::uint32_t>(end + 1), std::memory_order_release);
   }
   return find(page);
+}
+
+PageIndex SlotTable::next_present(PageIndex page) const noexcept {
+  const std::uint64_t entries = image_.layout().directory_entries;
+  std::uint64_t entry = page / kLeafSlots + 1;
+  while (entry < entries) {
+    if (entry % kGroupEntries == 0) {
+      std::uint64_t group = entry / kGroupEntries;
+      std::uint64_t bits = groups_[group / 64].load(std::memory_order_acquire) >> (group % 64);
+      while (bits == 0 && (group / 64 + 1) * 64 * kGroupEntries < entries) {
+        group = (group / 64 + 1) * 64;
+        bits = groups_[group / 64].load(std::memory_order_acquire);
+      }
+      if (bits == 0) break;
+      entry = (group + static_cast<std::uint64_t>(std::countr_zero(bits))) * kGroupEntries;
+      if (entry >= entries) break;
+    }
+    if (directory_[entry].load(std::memory_order_acquire) != 0) return entry * kLeafSlots;
+    ++entry;
+  }
+  return entries * kLeafSlots;
 }
 
 bool SlotTable::note_emptied(const Slot& slot) noexcept {
@@ -70,7 +94,7 @@ void SlotTable::reset() noexcept {
   image_.memory().release(layout.directory_offset,
                           (layout.directory_entries * 4 + 4095) / 4096 * 4096);
   image_.memory().release(layout.leaves_offset, leaves * kLeafBytes);
-  hint_memory_.release(0, (leaves * kHintWords * 8 + 4095) / 4096 * 4096);
+  bitmap_memory_.release(0, bitmap_memory_.size());
 }
 
 std::uint64_t SlotTable::resident_bytes() const noexcept {

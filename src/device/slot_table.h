@@ -29,10 +29,10 @@ using SlotId = std::uint64_t;
 
 class SlotTable {
  public:
-  // `hints` holds hint_bytes() of zeros.
-  SlotTable(const Image& image, base::MemoryMap hints);
-  static std::uint64_t hint_bytes(const ImageLayout& layout) noexcept {
-    return layout.leaf_count * kHintWords * sizeof(std::uint64_t);
+  // `bitmaps` holds bitmap_bytes() of zeros.
+  SlotTable(const Image& image, base::MemoryMap bitmaps);
+  static std::uint64_t bitmap_bytes(const ImageLayout& layout) noexcept {
+    return (layout.leaf_count * kHintWords + group_words(layout)) * sizeof(std::uint64_t);
   }
 
   // nullptr: no page near it was ever written.
@@ -44,6 +44,10 @@ class SlotTable {
     Slot* slot = find(page);
     return slot != nullptr ? slot : take_leaf(page);
   }
+
+  // The first page after `page` whose slot `find` may find; at least the device's pages if there is
+  // none.
+  PageIndex next_present(PageIndex page) const noexcept;
 
   SlotId id(const Slot& slot) const noexcept {
     return leaves_id_ + static_cast<SlotId>(&slot - leaves_);
@@ -67,6 +71,12 @@ class SlotTable {
   static constexpr std::uint64_t kStretchSlots = 4096 / sizeof(Slot);
   static constexpr std::uint64_t kHintWords = kLeafSlots / kStretchSlots / 64;
 
+  // Entries of the directory that share a bit which tells whether any of them has a leaf.
+  static constexpr std::uint64_t kGroupEntries = 1024;
+  static std::uint64_t group_words(const ImageLayout& layout) noexcept {
+    return layout.directory_entries / kGroupEntries / 64 + 1;
+  }
+
   Slot* take_leaf(PageIndex page) noexcept;
   void trim_stretch(std::uint64_t first_slot) noexcept;
 
@@ -74,8 +84,9 @@ class SlotTable {
   std::atomic<std::uint32_t>* const directory_;
   Slot* const leaves_;
   const SlotId leaves_id_;
-  base::MemoryMap hint_memory_;
+  base::MemoryMap bitmap_memory_;
   std::atomic<std::uint64_t>* const hints_;
+  std::atomic<std::uint64_t>* const groups_;
   base::Mutex grow_mutex_;  // held to make a leaf
   std::atomic<std::uint64_t> leaf_end_{0};
 };

@@ -136,7 +136,8 @@ TEST_P(DeviceRace, WritersOfOnePageKeepTheirSectors) {
         if (device_->read(t * kSector, now) != Status::ok || now != out) ++lost;
         if (i % 7 == 0) {
           if (device_->write_zeroes(t * kSector, kSector) != Status::ok) ++lost;
-          if (device_->read(t * kSector, now) != Status::ok || now[i % kSector] != std::byte{0})
+          if (device_->read(t * kSector, now) != Status::ok ||
+              now[static_cast<std::uint64_t>(i) % kSector] != std::byte{0})
             ++lost;
         }
       }
