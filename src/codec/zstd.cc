@@ -21,9 +21,10 @@ struct FreeDCtx {
   void operator()(ZSTD_DCtx* context) const noexcept { ZSTD_freeDCtx(context); }
 };
 
-// Whether `packed` is exactly one frame of ours. Makes sure that every byte belongs to the page
-// (ZSTD_decompressDCtx would take a row of frames), and keeps bytes that look like a frame of an
-// old zstd version from the library's old decoders, which are compiled into most builds of it.
+// Whether `packed` is exactly one frame of ours, so that every byte of it belongs to the page.
+// ZSTD_decompressDCtx would take a row of frames: where a magicless one is followed by less than 4
+// bytes it reads past their end (zstd 1.5.4; a guard page in the tests shows it), and bytes that
+// look like a frame of an old version go to the old decoders that most builds of it contain.
 bool is_one_frame(std::span<const std::byte> packed) noexcept {
   constexpr std::size_t kFrameHeaderBytes = 2;  // descriptor, window
   constexpr std::size_t kBlockHeaderBytes = 3;

@@ -57,8 +57,8 @@ class Bench {
  public:
   // Empty when the codec failed.
   Packed pack(Stream& stream, const Page& page);
-  // Also says no when the answer depends on what was in the output before: then not all of the page
-  // was written.
+  // What the stream answers. The test fails when the outcome depends on what was in the output
+  // before, that is when not all of the page was written.
   bool unpack(Stream& stream, std::span<const std::byte> packed);
   bool unpacks_to(Stream& stream, std::span<const std::byte> packed, const Page& page);
 
