@@ -157,6 +157,7 @@ Result<RunResult> Runner::run(Profile profile) {
   const unsigned rounds = with_floor_ ? kFloorRounds : 1;
   std::vector<double> iops;
   std::vector<double> floor_iops;
+  Measured floor_sum;
   for (unsigned i = 0; i < rounds; ++i) {
     const Plan plan{.options = options_,
                     .traits = traits_,
@@ -169,6 +170,7 @@ Result<RunResult> Runner::run(Profile profile) {
       if (!floor) return fail(floor.error().status, "floor: " + floor.error().message);
       round.floor_iops = floor->iops();
       floor_iops.push_back(floor->iops());
+      floor_sum += *floor;
     }
     const Result<Measured> measured = run_device(plan);
     if (!measured) return tl::unexpected(measured.error());
@@ -178,7 +180,10 @@ Result<RunResult> Runner::run(Profile profile) {
     result.rounds.push_back(round);
   }
   result.iops = median(iops);
-  if (with_floor_) result.floor_iops = median(floor_iops);
+  if (with_floor_) {
+    result.floor_iops = median(floor_iops);
+    result.floor_cpu_us_per_request = floor_sum.cpu_us_per_request();
+  }
   result.stats = device_.stats();
   floor_ = Floor();
   result.rss_bytes = resident_bytes();

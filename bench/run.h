@@ -33,6 +33,7 @@ struct RunResult {
   std::vector<Round> rounds;
   double iops = 0;  // median of the rounds
   std::optional<double> floor_iops;
+  std::optional<double> floor_cpu_us_per_request;
   Measured measured;            // all rounds of the device together
   Stats stats;                  // when the last round was over
   std::uint64_t rss_bytes = 0;  // of the process, without the floor's array

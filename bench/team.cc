@@ -35,21 +35,29 @@ std::uint64_t now_ns() noexcept {
 Usage Usage::now() noexcept {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
+  timespec cpu{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   return {seconds_of(usage.ru_utime), seconds_of(usage.ru_stime),
+          static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9,
           static_cast<std::uint64_t>(usage.ru_nvcsw), static_cast<std::uint64_t>(usage.ru_nivcsw)};
 }
 
 Usage& Usage::operator+=(const Usage& other) noexcept {
   usr_s += other.usr_s;
   sys_s += other.sys_s;
+  cpu_s += other.cpu_s;
   ctx_voluntary += other.ctx_voluntary;
   ctx_involuntary += other.ctx_involuntary;
   return *this;
 }
 
 Usage Usage::operator-(const Usage& other) const noexcept {
-  return {usr_s - other.usr_s, sys_s - other.sys_s, ctx_voluntary - other.ctx_voluntary,
-          ctx_involuntary - other.ctx_involuntary};
+  return {usr_s - other.usr_s, sys_s - other.sys_s, cpu_s - other.cpu_s,
+          ctx_voluntary - other.ctx_voluntary, ctx_involuntary - other.ctx_involuntary};
+}
+
+double Measured::cpu_us_per_request() const noexcept {
+  return requests == 0 ? 0 : usage.cpu_s * 1e6 / static_cast<double>(requests);
 }
 
 Measured& Measured::operator+=(const Measured& other) noexcept {

@@ -23,8 +23,9 @@ std::uint64_t now_ns() noexcept;
 
 // What the whole process used: helpers of the device included.
 struct Usage {
-  double usr_s = 0;
+  double usr_s = 0;  // as the system splits it: in clock ticks on most kernels
   double sys_s = 0;
+  double cpu_s = 0;  // both together, exact
   std::uint64_t ctx_voluntary = 0;
   std::uint64_t ctx_involuntary = 0;
 
@@ -48,6 +49,8 @@ struct Measured {
   base::Histogram latency;
 
   double iops() const noexcept { return static_cast<double>(requests) / seconds; }
+  // Of the whole process. Hardly changes when others keep the machine busy, as iops() does.
+  double cpu_us_per_request() const noexcept;
   // As if one followed the other.
   Measured& operator+=(const Measured& other) noexcept;
 };

@@ -162,7 +162,8 @@ TEST(Report, JsonHasEveryField) {
   run.options.data = {DataKind::file, "not\xff utf-8"};
   run.iops = 1000;
   run.measured.seconds = 2;
-  run.measured.usage = {1.0, 0.5, 7, 8};
+  run.measured.requests = 1000000;
+  run.measured.usage = {1.0, 0.5, 1.5, 7, 8};
   run.measured.latency.record(1500);
   run.rounds = {{1000, std::nullopt}};
   const std::vector<RunResult> runs(2, run);
@@ -179,6 +180,7 @@ TEST(Report, JsonHasEveryField) {
   EXPECT_EQ(first["lat_us"]["p999"], 1.5);
   EXPECT_EQ(first["cpu"]["usr_pct"], 50);
   EXPECT_EQ(first["cpu"]["sys_pct"], 25);
+  EXPECT_EQ(first["cpu_us_per_request"], 1.5);
   EXPECT_EQ(first["ctx_voluntary"], 7);
   EXPECT_EQ(first["ctx_involuntary"], 8);
   EXPECT_TRUE(first["floor_iops"].is_null());
