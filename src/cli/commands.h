@@ -1,14 +1,17 @@
 // The subcommands of the command line.
 //
-// What: each `add_NAME` registers one subcommand with its options and a callback that does the work
-//   while the arguments are parsed. One file per subcommand; `main.cc` lists them all in the order
-//   of the help text. The options of a subcommand live in a shared_ptr that its callback captures.
-// Units: none. Ownership: `app` and `exit_code` outlive the parse.
-// Threading: the main thread.
-// Errors: a callback reports one line through `report` (cli/output.h) and stores what that returns
-//   in `exit_code`: 0 done, 1 failed, 2 wrong usage. It never throws, nor calls exit.
+// What: for each subcommand the arguments as people typed them and the function that does the work.
+//   `command_line.cc` alone knows the options and their help texts (it and bench.cc are all that
+//   must compile the large header of CLI11); one file per subcommand does the work.
+// Units: none: numbers are judged where they are used. Ownership: values. Threading: the main
+//   thread.
+// Errors: each function reports one line through `report` (cli/output.h) and returns the exit
+//   status: 0 done, 1 failed, 2 wrong usage. None throws, nor calls exit.
 #ifndef UZRAM_CLI_COMMANDS_H_
 #define UZRAM_CLI_COMMANDS_H_
+
+#include <optional>
+#include <string>
 
 namespace CLI {
 class App;
@@ -16,15 +19,59 @@ class App;
 
 namespace uzram::cli {
 
-void add_start(CLI::App& app, int& exit_code);
-void add_stop(CLI::App& app, int& exit_code);
-void add_reset(CLI::App& app, int& exit_code);
-void add_list(CLI::App& app, int& exit_code);
-void add_stat(CLI::App& app, int& exit_code);
-void add_get(CLI::App& app, int& exit_code);
-void add_set(CLI::App& app, int& exit_code);
-void add_attach(CLI::App& app, int& exit_code);
-void add_detach(CLI::App& app, int& exit_code);
+// An option that was not given is absent.
+struct StartArguments {
+  std::string name, size;
+  std::optional<std::string> type, algo, level, mem_limit, block_size, nbd, attach;
+  bool loop = false, foreground = false, read_only = false;
+};
+int run_start(const StartArguments& arguments);
+
+struct StopArguments {
+  std::string name;
+  bool force = false;
+};
+int run_stop(const StopArguments& arguments);
+
+struct ResetArguments {
+  std::string name;
+  bool force = false;
+};
+int run_reset(const ResetArguments& arguments);
+
+struct ListArguments {
+  bool json = false;
+};
+int run_list(const ListArguments& arguments);
+
+struct StatArguments {
+  std::string name;
+  bool json = false;
+};
+int run_stat(const StatArguments& arguments);
+
+struct GetArguments {
+  std::string name, attribute;
+};
+int run_get(const GetArguments& arguments);
+
+struct SetArguments {
+  std::string name, attribute, value;
+};
+int run_set(const SetArguments& arguments);
+
+struct AttachArguments {
+  std::string name, what;  // KIND[:ARG]
+};
+int run_attach(const AttachArguments& arguments);
+
+struct DetachArguments {
+  std::string name, kind;
+  bool force = false;
+};
+int run_detach(const DetachArguments& arguments);
+
+// Registers the subcommand with its many options; its callback stores the exit status.
 void add_bench(CLI::App& app, int& exit_code);
 
 // Parses the arguments, runs the subcommand that they name; the exit status of the program.

@@ -54,9 +54,13 @@ std::string error_line(const Error& error) {
 }
 
 int report(const Error& error) {
+  return report_line(error_line(error), exit_status(error.status));
+}
+
+int report_line(std::string_view line, int exit_code) {
   // Nobody is left to be told when standard error is gone; the exit status still tells.
-  static_cast<void>(write_all(STDERR_FILENO, error_line(error)));
-  return exit_status(error.status);
+  static_cast<void>(write_all(STDERR_FILENO, line));
+  return exit_code;
 }
 
 }  // namespace uzram::cli

@@ -25,6 +25,8 @@ int finish(std::string_view text);
 // "uzram: what: why" and a newline on standard error; the exit status that says the same
 // (invalid_argument: wrong usage, else failed).
 int report(const Error& error);
+// The same for a line made by `error_line`, maybe in another process.
+int report_line(std::string_view line, int exit_code);
 // The same text as one line: bytes that would break it are written as \xNN.
 std::string error_line(const Error& error);
 int exit_status(Status status);

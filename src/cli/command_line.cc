@@ -1,0 +1,206 @@
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include "control/attributes.h"
+
+namespace uzram::cli {
+namespace {
+
+constexpr const char* kForceHelp =
+    "Also where its block device is mounted or open: users get errors from then on";
+
+// A subcommand whose callback runs `work` on the arguments returned, which live as long as it does.
+template <typename Arguments>
+std::pair<CLI::App*, Arguments&> add_command(CLI::App& app, int& exit_code, const char* name,
+                                             const char* help, int (*work)(const Arguments&)) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(name, help);
+  command->callback([arguments, work, &exit_code] { exit_code = work(*arguments); });
+  return {command, *arguments};
+}
+
+void add_positional(CLI::App* command, const char* name, std::string& value, const char* help) {
+  command->add_option(name, value, help)->required()->type_name("");
+}
+
+void add_value(CLI::App* command, const char* option, std::optional<std::string>& value,
+               const char* type_name, const std::string& help) {
+  command->add_option(option, value, help)->type_name(type_name);
+}
+
+void add_start(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "start",
+      "Start a device in a process of its own; prints one line per attachment (the kind, a tab,\n"
+      "the path or URI) once it is usable",
+      run_start);
+  add_positional(command, "NAME", arguments.name,
+                 "1 to 64 of A-Z a-z 0-9 . _ - beginning with a letter or digit");
+  command
+      ->add_option("--size", arguments.size,
+                   "Size in bytes, or with K M G T (powers of 1024); rounded up to whole pages\n"
+                   "of 4096 bytes, at most 2^63-1. Memory is taken only for what is written")
+      ->required()
+      ->type_name("SIZE");
+  add_value(command, "--type", arguments.type, "TYPE",
+            "zram (compressed, the default) or ram (not)");
+  add_value(command, "--algo", arguments.algo, "CODEC",
+            "Codec of a zram device, lz4 unless given: " + control::codec_names());
+  add_value(command, "--level", arguments.level, "N", "Level of the codec");
+  add_value(command, "--mem-limit", arguments.mem_limit, "SIZE",
+            "Most memory for stored pages, rounded up to a page; 0: no limit (the default).\n"
+            "A write that would exceed it fails with ENOSPC and changes nothing");
+  add_value(command, "--block-size", arguments.block_size, "N",
+            "Logical block told to clients: 512 or 4096 (the default)");
+  add_value(command, "--nbd", arguments.nbd, "ADDRESS",
+            "Serve NBD at unix:PATH or tcp:HOST:PORT; auto: a Unix socket NAME.nbd in the\n"
+            "runtime directory");
+  command->add_flag("--loop", arguments.loop,
+                    "Provide /dev/loopN on a file mounted by FUSE; without root, the file alone");
+  add_value(command, "--attach", arguments.attach, "auto",
+            "auto: the best attachment here, --loop where it gives a block device, else\n"
+            "--nbd auto");
+  command->add_flag("--foreground", arguments.foreground,
+                    "Serve from this process, until SIGTERM or SIGINT");
+  command->add_flag("--read-only", arguments.read_only, "Refuse writes");
+}
+
+void add_stop(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "stop",
+      "Stop a device, and drop its data; of a dead one, clear away what it left", run_stop);
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  command->add_flag("--force", arguments.force, kForceHelp);
+}
+
+void add_reset(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "reset",
+      "Drop all data and counters of a device; size, codec, limit and attachments stay", run_reset);
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  command->add_flag("--force", arguments.force, "Also while clients have the device open");
+}
+
+void add_list(CLI::App& app, int& exit_code) {
+  auto [command, arguments] =
+      add_command(app, exit_code, "list", "List the devices, dead ones too", run_list);
+  command->add_flag("--json", arguments.json, "An array of objects, sizes in bytes");
+}
+
+void add_stat(CLI::App& app, int& exit_code) {
+  auto [command, arguments] =
+      add_command(app, exit_code, "stat", "Show the counters of a device", run_stat);
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  command->add_flag("--json", arguments.json, "One object, sizes in bytes");
+}
+
+// The attributes of one kind of access, for the help texts.
+std::string attribute_table(bool (control::Attribute::*wanted)() const noexcept) {
+  std::vector<TableRow> rows = {{"ATTR", "ACCESS", "UNIT", "MEANING"}};
+  for (const control::Attribute& attribute : control::attributes()) {
+    if (!(attribute.*wanted)()) continue;
+    rows.push_back({std::string(attribute.name), std::string(attribute.access()),
+                    std::string(attribute.unit), std::string(attribute.help)});
+  }
+  return format_table(rows);
+}
+
+void add_get(CLI::App& app, int& exit_code) {
+  auto [command, arguments] =
+      add_command(app, exit_code, "get", "Print an attribute of a device", run_get);
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  add_positional(command, "ATTR", arguments.attribute, "Name of the attribute");
+  command->footer([] { return attribute_table(&control::Attribute::readable); });
+}
+
+void add_set(CLI::App& app, int& exit_code) {
+  auto [command, arguments] =
+      add_command(app, exit_code, "set", "Change an attribute of a device", run_set);
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  add_positional(command, "ATTR", arguments.attribute, "Name of the attribute");
+  add_positional(command, "VALUE", arguments.value, "The new value");
+  command->footer([] { return attribute_table(&control::Attribute::writable); });
+}
+
+void add_attach(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "attach",
+      "Give a running device one more way in; prints the kind, a tab, where", run_attach);
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  add_positional(command, "KIND[:ARG]", arguments.what,
+                 "nbd (a socket in the runtime directory), nbd:unix:PATH, nbd:tcp:HOST:PORT, or\n"
+                 "loop");
+}
+
+void add_detach(CLI::App& app, int& exit_code) {
+  auto [command, arguments] =
+      add_command(app, exit_code, "detach", "End an attachment of a running device", run_detach);
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  add_positional(command, "KIND", arguments.kind, "nbd or loop");
+  command->add_flag("--force", arguments.force, kForceHelp);
+}
+
+// In the order of the help text.
+using AddCommand = void (*)(CLI::App& app, int& exit_code);
+const std::vector<AddCommand> kCommands = {add_start, add_stop, add_reset,  add_list,   add_stat,
+                                           add_get,   add_set,  add_attach, add_detach, add_bench};
+
+// CLI11 takes its arguments last first. `--name=` is given as an option and an empty value, which
+// the option then judges; CLI11 alone would take the next argument for the value.
+std::vector<std::string> reversed_arguments(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    std::string argument = argv[i];
+    if (argument.size() > 3 && argument.starts_with("--") && argument.ends_with('=')) {
+      argument.pop_back();
+      arguments.emplace_back();
+    }
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
+}
+
+int parse(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
+  try {
+    app.parse(reversed_arguments(argc, argv));
+    return exit_code;
+  } catch (const CLI::CallForVersion& version) {
+    return finish(std::string(version.what()) + "\n");
+  } catch (const CLI::Success&) {
+    // --help, of the program or of a subcommand.
+    return finish(app.help());
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    const std::string command = chosen.empty() ? "" : chosen.front()->get_name();
+    return report({Status::invalid_argument,
+                   (command.empty() ? "" : command + ": ") + error.what() + " (see 'uzram " +
+                       (command.empty() ? "" : command + " ") + "--help')"});
+  }
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  // A reader that went away is an error of `print`, not a death without a word.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    int exit_code = kExitDone;
+    CLI::App app("A block device whose contents live in compressed memory.", "uzram");
+    app.set_version_flag("--version", "uzram " UZRAM_VERSION, "Print the version and exit");
+    app.set_help_flag("--help,-h", "Print this help and exit");
+    app.require_subcommand(1);
+    for (const AddCommand add : kCommands) add(app, exit_code);
+    return parse(app, argc, argv, exit_code);
+  } catch (const std::exception& error) {
+    return report({Status::io_error, std::string("internal error: ") + error.what()});
+  }
+}
+
+}  // namespace uzram::cli

@@ -1,0 +1,113 @@
+#include <charconv>
+
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/device_process.h"
+#include "cli/output.h"
+#include "control/attributes.h"
+#include "control/runtime_dir.h"
+
+namespace uzram::cli {
+namespace {
+
+// `option` before the message of a parser that knows only the value.
+tl::unexpected<Error> blame(std::string_view option, const Error& error) {
+  return fail(error.status, std::string(option) + " " + error.message);
+}
+
+tl::unexpected<Error> refuse(std::string_view option, std::string_view value,
+                             std::string_view rule) {
+  return fail(Status::invalid_argument,
+              std::string(option) + " '" + std::string(value) + "': " + std::string(rule));
+}
+
+Result<std::uint64_t> parse_device_size(const std::string& text) {
+  const auto bytes = base::parse_size(text, kDeviceBytesMax);
+  if (!bytes) return blame("--size", bytes.error());
+  if (*bytes == 0) return refuse("--size", text, "must be at least 1 byte");
+  return control::round_up_to_page(*bytes);
+}
+
+Result<DeviceType> parse_type(const std::string& text) {
+  if (text == "zram") return DeviceType::zram;
+  if (text == "ram") return DeviceType::ram;
+  return refuse("--type", text, "must be zram or ram");
+}
+
+Result<int> parse_level(const std::string& text) {
+  int level = 0;
+  const char* end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, level);
+  if (error != std::errc() || parsed != end) {
+    return refuse("--level", text, "not a whole number");
+  }
+  return level;
+}
+
+// Codec and level themselves are judged by the device, which knows the codecs.
+Result<DeviceOptions> device_options(const StartArguments& arguments) {
+  DeviceOptions options;
+  const auto size = parse_device_size(arguments.size);
+  if (!size) return tl::unexpected(size.error());
+  options.size_bytes = *size;
+  const auto type = parse_type(arguments.type.value_or("zram"));
+  if (!type) return tl::unexpected(type.error());
+  options.type = *type;
+  if (*type == DeviceType::ram && (arguments.algo || arguments.level)) {
+    return fail(Status::invalid_argument, "--algo, --level: a ram device does not compress");
+  }
+  if (arguments.algo) options.codec = *arguments.algo;
+  if (arguments.level) {
+    const auto level = parse_level(*arguments.level);
+    if (!level) return tl::unexpected(level.error());
+    options.level = *level;
+  }
+  if (arguments.mem_limit) {
+    const auto limit = base::parse_size(*arguments.mem_limit, kDeviceBytesMax);
+    if (!limit) return blame("--mem-limit", limit.error());
+    options.mem_limit_bytes = control::round_up_to_page(*limit);
+  }
+  options.read_only = arguments.read_only;
+  return options;
+}
+
+Result<StartOptions> start_options(const StartArguments& arguments) {
+  if (auto named = control::check_name(arguments.name); !named) {
+    return tl::unexpected(named.error());
+  }
+  auto device = device_options(arguments);
+  if (!device) return tl::unexpected(device.error());
+  StartOptions options{arguments.name, std::move(*device), 4096, {}, false};
+  const std::string block_size = arguments.block_size.value_or("4096");
+  if (block_size != "512" && block_size != "4096") {
+    return refuse("--block-size", block_size, "must be 512 or 4096");
+  }
+  options.block_size = block_size == "512" ? 512 : 4096;
+  if (arguments.nbd) {
+    if (arguments.nbd->empty())
+      return refuse("--nbd", "", "must be unix:PATH, tcp:HOST:PORT or auto");
+    auto spec = check_attachment({"nbd", *arguments.nbd});
+    if (!spec) return blame("--nbd", spec.error());
+    options.attachments.push_back(std::move(*spec));
+  }
+  if (arguments.loop) options.attachments.push_back({"loop", ""});
+  if (arguments.attach && *arguments.attach != "auto") {
+    return refuse("--attach", *arguments.attach, "must be auto");
+  }
+  options.attach_auto = arguments.attach.has_value();
+  return options;
+}
+
+}  // namespace
+
+int run_start(const StartArguments& arguments) {
+  const auto options = start_options(arguments);
+  if (!options) return report(options.error());
+  const auto dir = control::RuntimeDir::create();
+  if (!dir) return report(dir.error());
+  if (!arguments.foreground) return serve_in_background(*options, *dir);
+  const auto served = serve_device(*options, *dir, print);
+  return served ? kExitDone : report(served.error());
+}
+
+}  // namespace uzram::cli

@@ -1,0 +1,61 @@
+// The attribute table: everything about a device that has a name.
+//
+// What: one row per attribute, with the names, formats and errors of the kernel's sysfs attributes
+//   of zram where it has one. `get`, `set`, `stat`, their JSON-RPC methods and the help texts are
+//   all made from this table.
+// Units: as each row says. Ownership: the table is constant. Threading: as Device and Host.
+// Errors: not_found (unknown name), permission (not readable, not writable), invalid_argument
+//   (a value that does not parse, naming the rule), busy (in use, or fixed while the device runs).
+#ifndef UZRAM_CONTROL_ATTRIBUTES_H_
+#define UZRAM_CONTROL_ATTRIBUTES_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "control/host.h"
+#include "uzram/device.h"
+#include "uzram/result.h"
+#include "uzram/stats.h"
+
+namespace uzram::control {
+
+struct Attribute {
+  std::string_view name;
+  std::string_view unit;  // "bytes", "pages", "count", or empty
+  std::string_view help;
+  // Where the value is one counter, that counter.
+  std::uint64_t Stats::*counter = nullptr;
+  // How any other readable value is made.
+  std::string (*read)(const Device& device) = nullptr;
+  Result<void> (*write)(Host& host, std::string_view value) = nullptr;
+
+  bool readable() const noexcept { return counter != nullptr || read != nullptr; }
+  bool writable() const noexcept { return write != nullptr; }
+  // "r", "w" or "rw".
+  std::string_view access() const noexcept;
+};
+
+std::span<const Attribute> attributes();
+
+Result<std::string> read_attribute(const Device& device, std::string_view name);
+Result<void> write_attribute(Host& host, std::string_view name, std::string_view value);
+
+// The size that a device or limit really gets: up to a whole page, as the kernel does, but no
+// further than the largest size there is.
+constexpr std::uint64_t round_up_to_page(std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t kPagesMax = kDeviceBytesMax / kPageBytes;
+  const std::uint64_t pages = bytes / kPageBytes + (bytes % kPageBytes != 0 ? 1 : 0);
+  return pages > kPagesMax ? kDeviceBytesMax : pages * kPageBytes;
+}
+
+// What a device of that type is said to compress with.
+std::string algorithm_of(const DeviceOptions& options);
+std::string_view type_name(DeviceType type) noexcept;
+// The names of all codecs, separated by blanks.
+std::string codec_names();
+
+}  // namespace uzram::control
+
+#endif  // UZRAM_CONTROL_ATTRIBUTES_H_

@@ -1,0 +1,107 @@
+#include "control/client.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "control/device_record.h"
+#include "control/json_rpc.h"
+#include "control/unix_socket.h"
+
+namespace uzram::control {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kCallPatience{60'000};
+
+// False when nothing can be read before `deadline`.
+bool wait_readable(int fd, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd polled = {fd, POLLIN, 0};
+    const int ready = ::poll(&polled, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
+}
+
+// Why nobody answers at the device's socket.
+tl::unexpected<Error> explain_silence(const RuntimeDir& dir, std::string_view name, int error) {
+  const std::string quoted = "'" + std::string(name) + "'";
+  if (!dir.has_files(name)) return fail(Status::not_found, quoted + ": no such device");
+  if (dir.lock_state(name) != LockState::held) {
+    return fail(Status::io_error, quoted + ": is dead, its process has gone; 'uzram stop " +
+                                      std::string(name) + "' clears it");
+  }
+  if (error == ENOENT || error == ECONNREFUSED) {
+    return fail(Status::busy, quoted + ": is just starting or stopping");
+  }
+  return fail_errno(error, quoted);
+}
+
+}  // namespace
+
+Result<Client> Client::connect(const RuntimeDir& dir, std::string_view name) {
+  const std::string path = dir.files(name).socket;
+  const auto address = unix_address(path);
+  if (!address) return tl::unexpected(address.error());
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return fail_errno(errno, "control socket");
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    return explain_silence(dir, name, errno);
+  }
+  return Client(std::move(socket));
+}
+
+Result<nlohmann::json> Client::call(std::string_view method, const nlohmann::json& params) {
+  const std::string line = dump_line(make_request(1, method, params)) + "\n";
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return fail_errno(errno, std::string(method));
+    rest.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  const auto reply = receive_line(kCallPatience);
+  if (!reply) return tl::unexpected(reply.error());
+  return parse_reply(*reply);
+}
+
+bool Client::wait_for_end(std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  std::array<char, 256> dropped;
+  for (;;) {
+    if (!wait_readable(socket_.get(), deadline)) return false;
+    const ssize_t got = ::recv(socket_.get(), dropped.data(), dropped.size(), 0);
+    if (got == 0 || (got < 0 && errno != EINTR)) return true;
+  }
+}
+
+Result<std::string> Client::receive_line(std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  std::string line;
+  std::array<char, 4096> buffer;
+  while (line.size() <= kLineBytesMax) {
+    if (!wait_readable(socket_.get(), deadline)) {
+      return fail(Status::io_error, "control socket: no answer within " +
+                                        std::to_string(patience.count() / 1000) + " s");
+    }
+    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail_errno(errno, "control socket");
+    if (got == 0) return fail(Status::io_error, "control socket: the device's process went away");
+    line.append(buffer.data(), static_cast<std::size_t>(got));
+    if (line.back() == '\n') {
+      line.pop_back();
+      return line;
+    }
+  }
+  return fail(Status::io_error, "control socket: an answer that is too long");
+}
+
+}  // namespace uzram::control

@@ -1,0 +1,23 @@
+// The methods of the control socket.
+//
+// What: device.info, device.stat, device.get {name}, device.set {name, value}, device.reset
+//   {force?}, device.attach {kind, argument?}, device.detach {kind, force?}, device.stop {force?}.
+//   Parameters are named; one that a method doesn't know is refused.
+// Units: as in the attribute table. Ownership: none. Threading: as Host.
+// Errors: in the reply; nothing is thrown, whatever the line holds.
+#ifndef UZRAM_CONTROL_METHODS_H_
+#define UZRAM_CONTROL_METHODS_H_
+
+#include <string>
+#include <string_view>
+
+#include "control/host.h"
+
+namespace uzram::control {
+
+// The reply to one line, without its newline; empty where none is due.
+std::string answer(Host& host, std::string_view line);
+
+}  // namespace uzram::control
+
+#endif  // UZRAM_CONTROL_METHODS_H_
