@@ -22,7 +22,7 @@ packages=(
 # Second compiler with its sanitizers, test framework, clients and file systems of the tests.
 test_packages=(
   clang clang-format libclang-rt-14-dev
-  libgtest-dev libgmock-dev
+  libgtest-dev
   python3 qemu-utils fio xfsprogs btrfs-progs
 )
 
