@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -24,11 +25,16 @@ Bytes bytes_of(const nbd::Writer& writer) {
 Bytes pattern(std::size_t length, std::uint64_t seed) {
   Bytes bytes(length);
   std::uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
-  for (std::byte& byte : bytes) {
+  for (std::size_t at = 0; at < length; at += sizeof state) {
     state = state * 6364136223846793005 + 1442695040888963407;
-    byte = static_cast<std::byte>(state >> 56U);
+    std::memcpy(bytes.data() + at, &state, std::min(sizeof state, length - at));
   }
   return bytes;
+}
+
+bool same(std::span<const std::byte> one, std::span<const std::byte> other) {
+  return one.size() == other.size() &&
+         (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
 }
 
 Bytes encode_option(std::uint32_t option, std::span<const std::byte> data) {

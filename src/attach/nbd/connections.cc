@@ -70,15 +70,18 @@ void Connections::collect() {
   for (Connection& connection : over) connection.thread.join();
 }
 
-bool Connections::evict() {
+bool Connections::make_room() {
   const base::MutexLock lock(mutex_);
+  Connection* oldest = nullptr;
   for (Connection& connection : list_) {
-    if (connection.phase != Phase::handshake) continue;
-    connection.phase = Phase::evicted;
-    ::shutdown(connection.socket.get(), SHUT_RDWR);
-    return true;
+    if (connection.phase > Phase::transmission) return true;
+    if (oldest == nullptr && connection.phase == Phase::handshake) oldest = &connection;
   }
-  return false;
+  if (oldest == nullptr) return false;
+  oldest->phase = Phase::evicted;
+  ::shutdown(oldest->socket.get(), SHUT_RDWR);
+  log_client("nbd: a client was dropped in its handshake: too many connections");
+  return true;
 }
 
 void Connections::stop(std::chrono::milliseconds drain) {
@@ -113,9 +116,11 @@ void Connections::log_client(std::string_view line) noexcept {
   limiter_.log(base::LogLevel::warning, line);
 }
 
-void Connections::set_phase(Connection& connection, Phase phase) {
+bool Connections::enter(Connection& connection) {
   const base::MutexLock lock(mutex_);
-  connection.phase = phase;
+  if (connection.phase != Phase::handshake) return false;
+  connection.phase = Phase::transmission;
+  return true;
 }
 
 void Connections::serve(Connection& connection) noexcept {
@@ -151,7 +156,8 @@ std::string Connections::serve_client(Connection& connection) {
   const auto session = negotiate(export_, *stream, limits_.handshake_options_max);
   if (!session) return session.error();
   stream->end_deadline();
-  set_phase(connection, Phase::transmission);
+  // In this order: a client that was told that it is in is never the one to make room.
+  if (!enter(connection) || !stream->send(session->answer)) return stream->why();
   return std::make_unique<Transmission>(export_, *session, *stream)->run();
 }
 

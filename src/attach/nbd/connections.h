@@ -2,7 +2,7 @@
 //
 // What: starts, counts, ends and collects them. Units: connections. Ownership: owns sockets and
 //   threads; a socket is closed only after its thread was joined, so shutdown(2) on it is safe.
-// Threading: `start`, `collect` and `evict` belong to the accepting thread, `stop` to whoever
+// Threading: `start`, `collect` and `make_room` belong to the accepting thread, `stop` to whoever
 // joined
 //   that one before; the counters may be read by any thread. Errors: a connection's own end it
 //   alone.
@@ -42,8 +42,9 @@ class Connections {
   void start(base::Fd socket);
   // Joins and forgets the connections that ended.
   void collect();
-  // Ends the oldest connection that is still in its handshake; false when there is none.
-  bool evict();
+  // Ends the oldest connection that is still in its handshake, unless one is about to be collected
+  // anyway; false when all are past it.
+  bool make_room();
   // Lets every client have the answers to what was received, for `drain` at most; then ends all.
   void stop(std::chrono::milliseconds drain);
 
@@ -53,7 +54,7 @@ class Connections {
   void log_client(std::string_view line) noexcept;
 
  private:
-  enum class Phase : std::uint8_t { handshake, evicted, transmission, over };
+  enum class Phase : std::uint8_t { handshake, transmission, evicted, over };  // in this order
   struct Connection {
     base::Fd socket;
     std::thread thread;
@@ -63,7 +64,8 @@ class Connections {
   void serve(Connection& connection) noexcept;
   // Returns why the connection had to be ended, empty for a good reason.
   std::string serve_client(Connection& connection);
-  void set_phase(Connection& connection, Phase phase);
+  // From the handshake to the transmission phase; false when it had to make room.
+  bool enter(Connection& connection);
 
   const Export& export_;
   const ConnectionLimits limits_;

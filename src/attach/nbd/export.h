@@ -6,9 +6,11 @@
 #ifndef UZRAM_ATTACH_NBD_EXPORT_H_
 #define UZRAM_ATTACH_NBD_EXPORT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attach/nbd/protocol.h"
 #include "uzram/device.h"
@@ -37,7 +39,8 @@ struct Export {
 
 struct Session {
   bool structured_replies = false;
-  bool block_status = false;  // base:allocation was selected, for the export that was entered
+  bool block_status = false;      // base:allocation was selected, for the export that was entered
+  std::vector<std::byte> answer;  // tells the client that it is in; sent once it counts as such
 };
 
 }  // namespace uzram::attach::nbd

@@ -36,10 +36,16 @@ class Handshake {
   bool send_info(std::uint32_t option, std::uint16_t info);
   Next meta_context(std::uint32_t option, Reader data);
 
+  static Writer reply_to(std::uint32_t option, std::uint32_t type,
+                         std::span<const std::byte> data = {});
   bool reply(std::uint32_t option, std::uint32_t type, std::span<const std::byte> data = {});
   // An error reply with text for people, after which the negotiation goes on.
   Next refuse(std::uint32_t option, std::uint32_t type, std::string_view text);
   Next acknowledge(std::uint32_t option);
+  Next enter(const Writer& answer) {
+    session_.answer.assign(answer.view().begin(), answer.view().end());
+    return Next::transmission;
+  }
   Next close(std::string why) {
     why_ = std::move(why);
     return Next::close;
@@ -137,7 +143,7 @@ Next Handshake::export_name(std::span<const std::byte> data) {
   answer.number(export_.transmission_flags(session_.structured_replies));
   constexpr std::byte kZeroes[kExportNameZeroes]{};
   if (!no_zeroes_) answer.bytes(kZeroes);
-  return stream_.send(answer.view()) ? Next::transmission : Next::close;
+  return enter(answer);
 }
 
 Next Handshake::list(std::uint32_t option) {
@@ -170,7 +176,7 @@ Next Handshake::info_or_go(std::uint32_t option, Reader data) {
   if (option == kOptInfo) return acknowledge(option);
   // Contexts belong to the export that they were selected for.
   session_.block_status = session_.block_status && context_export_ == *name;
-  return reply(option, kRepAck) ? Next::transmission : Next::close;
+  return enter(reply_to(option, kRepAck));
 }
 
 bool Handshake::send_info(std::uint32_t option, std::uint16_t info) {
@@ -234,11 +240,16 @@ Next Handshake::meta_context(std::uint32_t option, Reader data) {
   return acknowledge(option);
 }
 
-bool Handshake::reply(std::uint32_t option, std::uint32_t type, std::span<const std::byte> data) {
+Writer Handshake::reply_to(std::uint32_t option, std::uint32_t type,
+                           std::span<const std::byte> data) {
   Writer message;
   message.number(kOptionReplyMagic).number(option).number(type);
   message.number(static_cast<std::uint32_t>(data.size())).bytes(data);
-  return stream_.send(message.view());
+  return message;
+}
+
+bool Handshake::reply(std::uint32_t option, std::uint32_t type, std::span<const std::byte> data) {
+  return stream_.send(reply_to(option, type, data).view());
 }
 
 Next Handshake::refuse(std::uint32_t option, std::uint32_t type, std::string_view text) {

@@ -1,6 +1,8 @@
 // The handshake of one connection ("Fixed newstyle negotiation" of the specification).
 //
-// What: answers options until the client enters the export, or is to be closed.
+// What: answers options until the client enters the export, or is to be closed. The last answer,
+// that
+//   it is in, is left to the caller.
 // Units: none. Ownership: borrows. Memory: an option's data is taken in place, 64 KiB at most.
 // Threading: one thread. Errors: the reason why the connection ends, for the log; empty when that
 // is

@@ -111,8 +111,7 @@ void NbdServer::accept_one() {
   const bool full = connections_.open() >= connections_max_;
   // Silent clients must not keep others out: when there is no room, the one that has been longest
   // in its handshake makes some, and the newcomer waits for that in the backlog.
-  if (full && connections_.evict()) {
-    connections_.log_client("nbd: a client was dropped in its handshake: too many connections");
+  if (full && connections_.make_room()) {
     paused_ = true;
     return;
   }
