@@ -1,8 +1,9 @@
 // The floor: what the codec alone costs.
 //
 // What: the least that a compressed device could do. Pages are packed into scratch and copied to
-//   their place in a flat array, and unpacked from there into the caller's buffer: no table, no
-//   allocation, no locks, no counters. For a `ram` device the codec is a plain copy.
+//   their place in a flat array, and unpacked from there into the caller's buffer, prefetched where
+//   a batch tells what comes next: no table, no allocation, no locks, no counters. For a `ram`
+//   device the codec is a plain copy.
 // Units: bytes; requests are reads and writes of whole pages.
 // Ownership: owns the array; a lane refers to its floor and owns its codec stream.
 // Threading: one lane per thread; lanes must not touch the same page at the same time.
@@ -39,6 +40,8 @@ class Floor {
    private:
     friend class Floor;
     bool write_page(std::uint64_t number, codec::PlainPage page) noexcept;
+    void prefetch(std::span<const Request> window) const noexcept;
+    void run(std::span<Request> window) noexcept;
     bool read_page(std::uint64_t number, codec::PlainPageOut page) noexcept;
 
     Floor* floor_ = nullptr;
