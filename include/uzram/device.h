@@ -85,6 +85,7 @@ class Device {
   // The device does the same by itself, in the background.
   virtual void compact() noexcept = 0;
 
+  // As it was made; the limit of now is in stats().
   virtual const DeviceOptions& options() const noexcept = 0;
   std::uint64_t size_bytes() const noexcept { return options().size_bytes; }
 

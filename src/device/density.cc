@@ -88,6 +88,7 @@ void PagedDevice::refresh() noexcept {
 }
 
 void PagedDevice::rest() noexcept {
+  const base::MutexLock lock(rest_mutex_);
   refresh();
   pool().arena().release_spare();
   const auto context = contexts_.lease();

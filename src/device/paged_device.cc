@@ -371,7 +371,6 @@ Stats PagedDevice::stats() const noexcept {
 }
 
 void PagedDevice::set_mem_limit(std::uint64_t bytes) noexcept {
-  options_.mem_limit_bytes = bytes;
   pool().arena().set_limit(bytes);
 }
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 
+#include "base/mutex.h"
 #include "device/context.h"
 #include "device/fill_table.h"
 #include "device/image.h"
@@ -127,11 +128,12 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   bool compact_some(bool resting) noexcept final;
   void rest() noexcept final;
 
-  DeviceOptions options_;
+  const DeviceOptions options_;
   std::unique_ptr<Parts> parts_;
   // Slack at which compaction last gained nothing: not worth another try before it has grown.
   std::atomic<std::uint64_t> futile_slack_{0};
   mutable ContextSet contexts_;
+  base::Mutex rest_mutex_;  // held to settle the device, so that who asked for it finds it done
   Maintenance maintenance_;
 };
 

@@ -9,10 +9,11 @@ std::uint64_t Arena::table_bytes(std::uint32_t regions) noexcept {
   return std::uint64_t{regions} * sizeof(Region);
 }
 
-Arena::Arena(const base::MemoryMap& image, std::uint64_t offset, std::uint32_t regions,
-             std::uint64_t limit_bytes, base::MemoryMap table)
+Arena::Arena(const base::MemoryMap& image, std::uint64_t offset, std::uint64_t headers_offset,
+             std::uint32_t regions, std::uint64_t limit_bytes, base::MemoryMap table)
     : image_(image),
       offset_(offset),
+      headers_offset_(headers_offset),
       region_count_(regions),
       huge_wanted_(base::huge_pages_enabled()),
       limit_(limit_bytes),
@@ -148,6 +149,7 @@ bool Arena::settle(RegionIndex index) noexcept {
 }
 
 void Arena::vacate(RegionIndex index, std::uint64_t paid) noexcept {
+  image_.release(headers_offset_ + std::uint64_t{index} * kRegionHeaderBytes, kRegionHeaderBytes);
   const base::MutexLock lock(mutex_);
   pay_back(paid);
   vacated_.push_back(index);
@@ -213,6 +215,7 @@ void Arena::reset() noexcept {
   const base::MutexLock lock(mutex_);
   const RegionIndex end = region_end_.load(std::memory_order_relaxed);
   image_.release(offset_, std::uint64_t{end} * kRegionBytes);
+  image_.release(headers_offset_, std::uint64_t{end} * kRegionHeaderBytes);
   for (RegionIndex index = 0; index < end; ++index) {
     const bool advised = regions_[index].advised_huge;
     regions_[index] = Region{};

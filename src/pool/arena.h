@@ -31,9 +31,10 @@ using RegionIndex = std::uint32_t;
 class Arena {
  public:
   // `offset` is a multiple of the region size. `limit_bytes` 0 means none.
-  // `table` holds Arena::table_bytes(regions) of zeros.
-  Arena(const base::MemoryMap& image, std::uint64_t offset, std::uint32_t regions,
-        std::uint64_t limit_bytes, base::MemoryMap table);
+  // `headers_offset` is where the image keeps kRegionHeaderBytes beside each region, which go with
+  // it. `table` holds Arena::table_bytes(regions) of zeros.
+  Arena(const base::MemoryMap& image, std::uint64_t offset, std::uint64_t headers_offset,
+        std::uint32_t regions, std::uint64_t limit_bytes, base::MemoryMap table);
   static std::uint64_t table_bytes(std::uint32_t regions) noexcept;
 
   // A free span of a region in use; where there is none and `may_grow` is set, the spare region is
@@ -95,7 +96,7 @@ class Arena {
   }
 
   const base::MemoryMap& image_;
-  const std::uint64_t offset_;
+  const std::uint64_t offset_, headers_offset_;
   const RegionIndex region_count_;
   const bool huge_wanted_;
 

@@ -9,7 +9,7 @@
 namespace uzram::pool {
 
 std::uint64_t Pool::raw_header_bytes(std::uint32_t regions) noexcept {
-  return std::uint64_t{regions} * (kRegionBytes / kPageBytes) * kHeaderBytes;
+  return std::uint64_t{regions} * kRegionHeaderBytes;
 }
 
 Result<std::unique_ptr<Pool>> Pool::create(const base::MemoryMap& image, const Layout& layout,
@@ -31,7 +31,8 @@ Pool::Pool(const base::MemoryMap& image, const Layout& layout, std::uint64_t lim
           reinterpret_cast<std::atomic<std::uint64_t>*>(image.data() + layout.raw_headers_offset)),
       span_memory_(std::move(span_table)),
       spans_(reinterpret_cast<Span*>(span_memory_.data())),
-      arena_(image, layout.arena_offset, layout.regions, limit_bytes, std::move(region_table)) {
+      arena_(image, layout.arena_offset, layout.raw_headers_offset, layout.regions, limit_bytes,
+             std::move(region_table)) {
   skip_.reserve(kSkipMax);
 }
 

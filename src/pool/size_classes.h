@@ -22,6 +22,9 @@ inline constexpr std::uint32_t kSpanBytes = 128U << 10;
 inline constexpr std::uint32_t kRegionBytes = 2U << 20;
 inline constexpr std::uint32_t kSpansPerRegion = kRegionBytes / kSpanBytes;
 inline constexpr std::uint32_t kHeaderBytes = 8;
+// Headers of the raw pages that a region has room for.
+inline constexpr std::uint32_t kRegionHeaderBytes = kRegionBytes / kPageBytes * kHeaderBytes;
+static_assert(kRegionHeaderBytes == 4096);
 
 struct SizeClass {
   std::uint32_t stride = 0;  // bytes from object to object
