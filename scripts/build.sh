@@ -3,7 +3,7 @@
 #
 #   scripts/build.sh [--tests] [PRESET]
 #
-# PRESET is one of CMakePresets.json: release (the default), asan, tsan.
+# PRESET is one of CMakePresets.json: release (the default), asan, tsan, no-lzo.
 # Installs the Debian packages that are missing. ccache is used where there is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +18,9 @@ fi
 preset=${1-release}
 
 scripts/install-deps.sh "${deps[@]}"
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+if command -v ccache >/dev/null; then
+  # Paths relative to the tree, so that clones of it share what was compiled.
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+fi
 cmake --preset "$preset" -DUZRAM_TESTS="$tests" >/dev/null
 cmake --build "build/$preset"
