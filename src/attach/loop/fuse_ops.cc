@@ -21,8 +21,9 @@ namespace {
 constexpr unsigned kTransferBytesMax = 1U << 20;
 // The loop driver keeps up to 128 requests in flight, each at most two of ours.
 constexpr unsigned kBackgroundMax = 256;
-constexpr double kNamesValidSeconds = 3600;  // they never change
-constexpr double kAttributesValidSeconds = 1;
+// Names and attributes never change. That the kernel may rely on it is also how a loop device can
+// still be told to be ours when nobody answers for its file any more.
+constexpr double kValidSeconds = 1e8;
 
 ExportedDisk& disk_of(fuse_req_t req) {
   return *static_cast<ExportedDisk*>(fuse_req_userdata(req));
@@ -48,7 +49,9 @@ bool fill_attributes(const ExportedDisk& disk, fuse_ino_t inode, struct stat* ou
   out->st_nlink = 1;
   out->st_size = static_cast<off_t>(disk.device.size_bytes());
   out->st_blksize = kPageBytes;
-  out->st_blocks = static_cast<blkcnt_t>(disk.device.stats().orig_data_size / 512);
+  // As if nothing were a hole: programs take few blocks for permission to skip what they don't
+  // read, and a number that is kept for so long can't be right. Who wants holes seeks them.
+  out->st_blocks = (out->st_size + 511) / 512;
   return true;
 }
 
@@ -85,8 +88,8 @@ void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   }
   fill_attributes(disk_of(req), kDiskInode, &entry.attr);
   entry.ino = kDiskInode;
-  entry.attr_timeout = kAttributesValidSeconds;
-  entry.entry_timeout = kNamesValidSeconds;
+  entry.attr_timeout = kValidSeconds;
+  entry.entry_timeout = kValidSeconds;
   fuse_reply_entry(req, &entry);
 }
 
@@ -95,7 +98,7 @@ void getattr(fuse_req_t req, fuse_ino_t inode, fuse_file_info*) {
   if (!fill_attributes(disk_of(req), inode, &attributes)) {
     fuse_reply_err(req, ENOENT);
   } else {
-    fuse_reply_attr(req, &attributes, kAttributesValidSeconds);
+    fuse_reply_attr(req, &attributes, kValidSeconds);
   }
 }
 
@@ -108,7 +111,7 @@ void setattr(fuse_req_t req, fuse_ino_t inode, struct stat* wanted, int what, fu
              ((what & FUSE_SET_ATTR_SIZE) != 0 && wanted->st_size != attributes.st_size)) {
     fuse_reply_err(req, EPERM);
   } else {
-    fuse_reply_attr(req, &attributes, kAttributesValidSeconds);
+    fuse_reply_attr(req, &attributes, kValidSeconds);
   }
 }
 

@@ -125,7 +125,7 @@ Result<std::unique_ptr<Attachment>> start_loop(Device& device, const LoopOptions
     struct stat attributes;
     if (::fstat(disk.get(), &attributes) != 0) return fail_errno(errno, backing.path);
     backing.device = attributes.st_dev;
-    const Result<int> bound = bind_loop(disk, options.block_size, read_only);
+    const Result<int> bound = bind_loop(disk, backing.path, options.block_size, read_only);
     if (!bound) return tl::unexpected<Error>(bound.error());
     number = *bound;
   }
@@ -150,9 +150,8 @@ Result<void> clean_up_loop(const std::string& mount_dir) {
       return fail(Status::busy, *directory + ": a running process serves it");
     }
   }
-  const std::string path = *directory + "/" + kLoopFileName;
-  const Backing backing{mount ? mount->device : 0, kDiskInode, path};
-  for (const int number : loops_on(path)) {
+  const Backing backing{mount ? mount->device : 0, kDiskInode, *directory + "/" + kLoopFileName};
+  for (const int number : loops_bound_to(backing)) {
     const Result<bool> unbound = unbind_loop(number, backing, Unbind::when_closed);
     if (!unbound) return tl::unexpected<Error>(unbound.error());
   }

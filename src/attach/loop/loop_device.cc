@@ -29,6 +29,31 @@ std::string backing_path(int number) {
   return path;
 }
 
+std::vector<int> numbers_in(const std::string& directory) {
+  constexpr std::string_view kPrefix = "loop";
+  std::vector<int> numbers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    int number = 0;
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, number);
+    if (parsed.ec == std::errc() && parsed.ptr == end) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Devices worth opening. /sys tells which have a backing file of that name, wherever it is mounted
+// by now, and spares the others; in a container without /sys it may be any.
+std::vector<int> candidates(const Backing& backing) {
+  std::vector<int> numbers = numbers_in("/sys/block");
+  if (numbers.empty()) return numbers_in("/dev");
+  const std::string name = backing.path.substr(backing.path.rfind('/'));
+  std::erase_if(numbers, [&](int number) { return !backing_path(number).ends_with(name); });
+  return numbers;
+}
+
 // `device` is open, so the answer stays true until it is closed.
 bool is_bound_to(const base::Fd& device, int number, const Backing& backing, loop_info64& info) {
   if (::ioctl(device.get(), LOOP_GET_STATUS64, &info) == 0) {
@@ -54,7 +79,8 @@ std::string loop_path(int number) {
   return "/dev/loop" + std::to_string(number);
 }
 
-Result<int> bind_loop(const base::Fd& file, unsigned block_size, bool read_only) {
+Result<int> bind_loop(const base::Fd& file, const std::string& path, unsigned block_size,
+                      bool read_only) {
   constexpr int kTriesMax = 64;  // others take free numbers too
   constexpr int kPauseMs = 10;
   const base::Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
@@ -72,18 +98,19 @@ Result<int> bind_loop(const base::Fd& file, unsigned block_size, bool read_only)
   // Direct, as the file does its own caching by being memory; and a server must not dirty pages to
   // serve a write of dirty pages.
   config.info.lo_flags = LO_FLAGS_DIRECT_IO | (read_only ? unsigned{LO_FLAGS_READ_ONLY} : 0U);
+  path.copy(reinterpret_cast<char*>(config.info.lo_file_name), LO_NAME_SIZE - 1);
   for (int i = 0; i < kTriesMax; ++i) {
     const int number = ::ioctl(control.get(), LOOP_CTL_GET_FREE);
     if (number < 0) return fail_errno(errno, "no free loop device");
-    const std::string path = loop_path(number);
-    const base::Fd device(::open(path.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC));
+    const std::string name = loop_path(number);
+    const base::Fd device(::open(name.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC));
     if (device) {
       if (::ioctl(device.get(), LOOP_CONFIGURE, &config) == 0) return number;
       if (errno == EINVAL || errno == ENOTTY) {
-        return fail(Status::not_supported, path + ": configure refused (needs Linux 5.8)");
+        return fail(Status::not_supported, name + ": configure refused (needs Linux 5.8)");
       }
     }
-    if (errno != EBUSY && errno != ENXIO) return fail_errno(errno, path);
+    if (errno != EBUSY && errno != ENXIO) return fail_errno(errno, name);
     ::poll(nullptr, 0, kPauseMs);
   }
   return fail(Status::busy, "loop device: every free one was taken by others, " +
@@ -116,20 +143,14 @@ Result<bool> keep_loop(int number, const Backing& backing) {
   return true;
 }
 
-std::vector<int> loops_on(const std::string& path) {
-  constexpr std::string_view kPrefix = "loop";
-  std::vector<int> numbers;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/sys/block", error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
-    int number = 0;
-    const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, number);
-    if (parsed.ec != std::errc() || parsed.ptr != end) continue;
-    if (backing_path(number) == path) numbers.push_back(number);
+std::vector<int> loops_bound_to(const Backing& backing) {
+  std::vector<int> bound;
+  for (const int number : candidates(backing)) {
+    loop_info64 info{};
+    const Result<base::Fd> device = open_bound(number, backing, 0, info);
+    if (device && *device) bound.push_back(number);
   }
-  return numbers;
+  return bound;
 }
 
 }  // namespace uzram::attach

@@ -27,7 +27,9 @@ struct Backing {
 
 std::string loop_path(int number);
 
-Result<int> bind_loop(const base::Fd& file, unsigned block_size, bool read_only);
+// Binds a free device to `file`; `path` is its name for those who list loop devices.
+Result<int> bind_loop(const base::Fd& file, const std::string& path, unsigned block_size,
+                      bool read_only);
 
 enum class Unbind {
   now_or_refuse,  // busy, and nothing has changed, where it is mounted or else held exclusively
@@ -39,8 +41,8 @@ Result<bool> unbind_loop(int number, const Backing& backing, Unbind how);
 // Takes that mark back. False where it was too late.
 Result<bool> keep_loop(int number, const Backing& backing);
 
-// Numbers of the devices whose backing file has that path.
-std::vector<int> loops_on(const std::string& path);
+// Numbers of the devices that are bound to `backing`.
+std::vector<int> loops_bound_to(const Backing& backing);
 
 }  // namespace uzram::attach
 

@@ -1,4 +1,5 @@
 // What a killed process leaves, and that nothing else is ever taken for it.
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -92,6 +93,24 @@ TEST_F(LoopCleanUp, DirtyPagesDoNotKeepTheKilledProcess) {
   wait_until([&] { return !is_bound(where); });
 }
 
+// In a mount namespace of its own, without /sys.
+TEST_F(LoopCleanUp, WorksInAContainerWithoutSys) {
+  Child child(server(options()));
+  const std::string where = child.said();
+  child.kill();
+  Child container([this] {
+    const bool apart = ::unshare(CLONE_NEWNS) == 0 &&
+                       ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                       ::umount2("/sys", MNT_DETACH) == 0;
+    const Result<void> done = clean_up_loop(mount_dir());
+    return std::pair(!apart ? "no namespace" : done ? "done" : done.error().message, 0);
+  });
+  if (container.said() == "no namespace") GTEST_SKIP() << "needs a mount namespace of its own";
+  EXPECT_EQ(container.said(), "done");
+  EXPECT_FALSE(is_bound(where));
+  EXPECT_TRUE(clean_up_loop(mount_dir()));
+}
+
 TEST_F(LoopCleanUp, RefusesWhatIsServed) {
   test::FakeDevice device(8 * kMiB);
   const auto attachment = start(device, options());
@@ -111,9 +130,10 @@ TEST_F(LoopCleanUp, RefusesWhatIsNotOurs) {
   const std::string image = mount_dir() + "/disk";
   ASSERT_EQ(run("truncate -s 8M " + image + " && losetup -f " + image), 0);
   EXPECT_FALSE(clean_up_loop(mount_dir()));
-  const std::vector<int> bound = loops_on(image);
+  struct stat file;
+  ASSERT_EQ(::stat(image.c_str(), &file), 0);
+  const std::vector<int> bound = loops_bound_to({file.st_dev, file.st_ino, image});
   ASSERT_EQ(bound.size(), 1U) << "another's loop device was taken away";
-  EXPECT_TRUE(std::filesystem::exists(image));
   ASSERT_EQ(run("losetup -d " + loop_path(bound[0])), 0);
   std::filesystem::remove_all(mount_dir());
 }

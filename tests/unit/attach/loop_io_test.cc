@@ -70,6 +70,7 @@ TEST_P(LoopIoBlocks, BytesGoThroughBothWays) {
   EXPECT_EQ(size, device.size_bytes());
   EXPECT_EQ(static_cast<unsigned>(block), GetParam());
   EXPECT_EQ(read_only, 0);
+  EXPECT_TRUE(has_flag(attachment->where(), LO_FLAGS_DIRECT_IO)) << "slower by four times";
   // From one block to more than one request of the FUSE protocol carries; the ends of the device.
   for (const std::size_t length : {std::size_t{GetParam()}, std::size_t{4096} * 3, 5 * kMiB}) {
     for (const std::uint64_t at : {std::uint64_t{0}, 7 * kMiB + GetParam(), size - length}) {
