@@ -35,6 +35,10 @@ void add_value(CLI::App* command, const char* option, std::optional<std::string>
   command->add_option(option, value, help)->type_name(type_name);
 }
 
+void add_flag(CLI::App* command, const char* flag, bool& value, const char* help) {
+  command->add_flag(flag, value, help)->disable_flag_override();
+}
+
 void add_start(CLI::App& app, int& exit_code) {
   auto [command, arguments] = add_command(
       app, exit_code, "start",
@@ -62,14 +66,14 @@ void add_start(CLI::App& app, int& exit_code) {
   add_value(command, "--nbd", arguments.nbd, "ADDRESS",
             "Serve NBD at unix:PATH or tcp:HOST:PORT; auto: a Unix socket NAME.nbd in the\n"
             "runtime directory");
-  command->add_flag("--loop", arguments.loop,
-                    "Provide /dev/loopN on a file mounted by FUSE; without root, the file alone");
+  add_flag(command, "--loop", arguments.loop,
+           "Provide /dev/loopN on a file mounted by FUSE; without root, the file alone");
   add_value(command, "--attach", arguments.attach, "auto",
             "auto: the best attachment here, --loop where it gives a block device, else\n"
             "--nbd auto");
-  command->add_flag("--foreground", arguments.foreground,
-                    "Serve from this process, until SIGTERM or SIGINT");
-  command->add_flag("--read-only", arguments.read_only, "Refuse writes");
+  add_flag(command, "--foreground", arguments.foreground,
+           "Serve from this process, until SIGTERM or SIGINT");
+  add_flag(command, "--read-only", arguments.read_only, "Refuse writes");
 }
 
 void add_stop(CLI::App& app, int& exit_code) {
@@ -77,7 +81,7 @@ void add_stop(CLI::App& app, int& exit_code) {
       app, exit_code, "stop",
       "Stop a device, and drop its data; of a dead one, clear away what it left", run_stop);
   add_positional(command, "NAME", arguments.name, "Name of the device");
-  command->add_flag("--force", arguments.force, kForceHelp);
+  add_flag(command, "--force", arguments.force, kForceHelp);
 }
 
 void add_reset(CLI::App& app, int& exit_code) {
@@ -85,20 +89,20 @@ void add_reset(CLI::App& app, int& exit_code) {
       app, exit_code, "reset",
       "Drop all data and counters of a device; size, codec, limit and attachments stay", run_reset);
   add_positional(command, "NAME", arguments.name, "Name of the device");
-  command->add_flag("--force", arguments.force, "Also while clients have the device open");
+  add_flag(command, "--force", arguments.force, "Also while clients have the device open");
 }
 
 void add_list(CLI::App& app, int& exit_code) {
   auto [command, arguments] =
       add_command(app, exit_code, "list", "List the devices, dead ones too", run_list);
-  command->add_flag("--json", arguments.json, "An array of objects, sizes in bytes");
+  add_flag(command, "--json", arguments.json, "An array of objects, sizes in bytes");
 }
 
 void add_stat(CLI::App& app, int& exit_code) {
   auto [command, arguments] =
       add_command(app, exit_code, "stat", "Show the counters of a device", run_stat);
   add_positional(command, "NAME", arguments.name, "Name of the device");
-  command->add_flag("--json", arguments.json, "One object, sizes in bytes");
+  add_flag(command, "--json", arguments.json, "One object, sizes in bytes");
 }
 
 // The attributes of one kind of access, for the help texts.
@@ -144,7 +148,7 @@ void add_detach(CLI::App& app, int& exit_code) {
       add_command(app, exit_code, "detach", "End an attachment of a running device", run_detach);
   add_positional(command, "NAME", arguments.name, "Name of the device");
   add_positional(command, "KIND", arguments.kind, "nbd or loop");
-  command->add_flag("--force", arguments.force, kForceHelp);
+  add_flag(command, "--force", arguments.force, kForceHelp);
 }
 
 // In the order of the help text.
@@ -167,6 +171,17 @@ std::vector<std::string> reversed_arguments(int argc, const char* const* argv) {
   return arguments;
 }
 
+std::string explain(const CLI::App& app, int argc, const char* const* argv,
+                    const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty()) {
+    const std::string& command = chosen.front()->get_name();
+    return command + ": " + error.what() + " (see 'uzram " + command + " --help')";
+  }
+  if (argc < 2) return "a command is missing: see 'uzram --help'";
+  return "'" + std::string(argv[1]) + "': neither a command nor an option: see 'uzram --help'";
+}
+
 int parse(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
   try {
     app.parse(reversed_arguments(argc, argv));
@@ -177,11 +192,7 @@ int parse(CLI::App& app, int argc, const char* const* argv, const int& exit_code
     // --help, of the program or of a subcommand.
     return finish(app.help());
   } catch (const CLI::ParseError& error) {
-    const auto chosen = app.get_subcommands();
-    const std::string command = chosen.empty() ? "" : chosen.front()->get_name();
-    return report({Status::invalid_argument,
-                   (command.empty() ? "" : command + ": ") + error.what() + " (see 'uzram " +
-                       (command.empty() ? "" : command + " ") + "--help')"});
+    return report({Status::invalid_argument, explain(app, argc, argv, error)});
   }
 }
 

@@ -203,7 +203,10 @@ Result<void> DeviceProcess::detach(std::string_view kind, bool force) {
   if (found == attachments_.end()) {
     return fail(Status::not_found, "'" + std::string(kind) + "': not attached");
   }
-  if (auto stopped = (*found)->stop(force); !stopped) return stopped;
+  if (auto stopped = (*found)->stop(false); !stopped) {
+    if (!force) return stopped;
+    static_cast<void>((*found)->stop(true));
+  }
   attachments_.erase(found);
   return publish();
 }
@@ -220,15 +223,19 @@ Result<void> DeviceProcess::stop(bool force) {
 }
 
 // Those that can be refused come first, so that a refusal leaves the others attached: a loop device
-// may be mounted, while NBD's clients are simply disconnected. With `force` an attachment ends
-// whatever it returns, which then is about what its users still hold.
+// may be mounted, while NBD's clients are simply disconnected. `force` follows the gentle way,
+// which lets requests finish; what it returns is about what users still hold, the attachment is
+// gone.
 Result<void> DeviceProcess::stop_attachments(bool force) {
   std::stable_partition(attachments_.begin(), attachments_.end(),
                         [](const auto& attachment) { return attachment->kind() != "nbd"; });
   while (!attachments_.empty()) {
-    auto stopped = attachments_.front()->stop(force);
+    auto stopped = attachments_.front()->stop(false);
     if (!stopped && !force) return stopped;
-    if (!stopped) base::log(base::LogLevel::warning, stopped.error().message);
+    if (!stopped) {
+      base::log(base::LogLevel::warning, "forced: " + stopped.error().message);
+      static_cast<void>(attachments_.front()->stop(true));
+    }
     attachments_.erase(attachments_.begin());
   }
   return {};

@@ -87,7 +87,7 @@ Result<StartOptions> start_options(const StartArguments& arguments) {
     if (arguments.nbd->empty())
       return refuse("--nbd", "", "must be unix:PATH, tcp:HOST:PORT or auto");
     auto spec = check_attachment({"nbd", *arguments.nbd});
-    if (!spec) return blame("--nbd", spec.error());
+    if (!spec) return tl::unexpected(spec.error());
     options.attachments.push_back(std::move(*spec));
   }
   if (arguments.loop) options.attachments.push_back({"loop", ""});

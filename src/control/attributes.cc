@@ -201,7 +201,7 @@ Result<const Attribute*> find(std::string_view name) {
   if (row != std::end(kAttributes)) return row;
   std::string names;
   for (const Attribute& attribute : kAttributes) names += " " + std::string(attribute.name);
-  return fail(Status::not_found,
+  return fail(Status::invalid_argument,
               "'" + std::string(name) + "': unknown attribute, known are:" + names);
 }
 

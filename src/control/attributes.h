@@ -4,8 +4,9 @@
 //   of zram where it has one. `get`, `set`, `stat`, their JSON-RPC methods and the help texts are
 //   all made from this table.
 // Units: as each row says. Ownership: the table is constant. Threading: as Device and Host.
-// Errors: not_found (unknown name), permission (not readable, not writable), invalid_argument
-//   (a value that does not parse, naming the rule), busy (in use, or fixed while the device runs).
+// Errors: invalid_argument (an unknown name, listing the known; a value that does not parse, naming
+//   the rule), permission (not readable, not writable), busy (in use, or fixed while the device
+//   runs).
 #ifndef UZRAM_CONTROL_ATTRIBUTES_H_
 #define UZRAM_CONTROL_ATTRIBUTES_H_
 

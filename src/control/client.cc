@@ -86,7 +86,8 @@ Result<std::string> Client::receive_line(std::chrono::milliseconds patience) {
   const auto deadline = Clock::now() + patience;
   std::string line;
   std::array<char, 4096> buffer;
-  while (line.size() <= kLineBytesMax) {
+  // An error may quote the request whole.
+  while (line.size() <= 2 * kLineBytesMax) {
     if (!wait_readable(socket_.get(), deadline)) {
       return fail(Status::io_error, "control socket: no answer within " +
                                         std::to_string(patience.count() / 1000) + " s");

@@ -28,9 +28,9 @@ class Host {
   // Clients of all attachments together.
   virtual unsigned clients() const = 0;
 
-  // Each of these is refused (busy) while clients hold what it would take from them, unless
-  // `force`.
+  // Without `force`, refused (busy) while clients have the device open.
   virtual Result<void> reset(bool force) = 0;
+  // Without `force`, refused (busy) where the attachment refuses: a block device that is mounted.
   virtual Result<void> detach(std::string_view kind, bool force) = 0;
   // Ends every attachment; the process ends soon after the call has been answered.
   virtual Result<void> stop(bool force) = 0;

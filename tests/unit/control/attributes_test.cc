@@ -127,8 +127,8 @@ TEST(Attributes, AccessIsKept) {
   EXPECT_EQ(set(host, "initstate", "0"), Status::permission);
   EXPECT_EQ(read_attribute(host.device(), "reset").error().status, Status::permission);
   EXPECT_EQ(read_attribute(host.device(), "compact").error().status, Status::permission);
-  EXPECT_EQ(read_attribute(host.device(), "nosuch").error().status, Status::not_found);
-  EXPECT_EQ(set(host, "", "1"), Status::not_found);
+  EXPECT_EQ(read_attribute(host.device(), "nosuch").error().status, Status::invalid_argument);
+  EXPECT_EQ(set(host, "", "1"), Status::invalid_argument);
   const auto unknown = read_attribute(host.device(), "nosuch").error().message;
   EXPECT_NE(unknown.find("mm_stat"), std::string::npos);
 }
