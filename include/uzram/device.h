@@ -8,8 +8,10 @@
 // Units: bytes. Sizes up to 2^63-1; tables and memory are taken when first needed.
 // Ownership: the caller owns the device and ends all calls before it destroys it.
 // Threading: every function may be called from any thread at any time, `reset` included.
-// Errors: a failed write leaves each page of its range wholly old or, where a full device stopped a
-//   request that overlaps other writers, wholly new; the old data of a failed page stays readable.
+// Errors: a failed write leaves each page of its range wholly old or wholly new, and the old data
+// of
+//   a failed page readable. Refused for its memory limit, it changed none of its whole pages; a
+//   part of a page before them may be new.
 #ifndef UZRAM_DEVICE_H_
 #define UZRAM_DEVICE_H_
 
@@ -55,8 +57,9 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Runs every request to completion in order on the calling thread and sets its status. Never
-  // waits for anything but another request that holds the same page.
+  // Runs every request to completion in order on the calling thread and sets its status. Waits only
+  // for who holds the same page at that moment, for a reset, and for a seat among the 64 requests
+  // that may run at the same time.
   virtual void submit(std::span<Request> batch) noexcept = 0;
 
   // Sugar over submit for one request.

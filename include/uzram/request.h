@@ -3,9 +3,9 @@
 // What: one operation on a byte range, as front-ends submit it.
 // Units: bytes. Any offset and length inside the device, no alignment asked.
 // Ownership: the submitter owns the request and its buffer until `Device::submit` returns.
-// Threading: a request belongs to one thread at a time; its buffer may be shared with a hostile
-// peer
-//   (the device reads a buffer that it writes from once, into private memory, before it decides).
+// Threading: a request and its buffer belong to one thread until `submit` returns. A front-end
+// whose
+//   peer shares the memory copies what it writes first: a page is looked at more than once.
 // Errors: `status`, set for each request by `Device::submit`.
 #ifndef UZRAM_REQUEST_H_
 #define UZRAM_REQUEST_H_

@@ -3,19 +3,26 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24  // Linux 5.18
 #endif
 
 namespace uzram::base {
 
 Result<MemoryMap> MemoryMap::reserve(std::uint64_t length) {
+  // Parts of 4096 bytes are given back on their own: with larger pages their neighbours would go.
+  if (::sysconf(_SC_PAGESIZE) != 4096) {
+    return fail(Status::not_supported, "memory: the system's pages are not of 4096 bytes");
+  }
   // Room to align, given back below.
   const std::uint64_t padded = length + kHugePageBytes;
   void* at = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE,
@@ -66,19 +73,22 @@ bool MemoryMap::populate(std::uint64_t offset, std::uint64_t length) const noexc
   return true;
 }
 
-void MemoryMap::release(std::uint64_t offset, std::uint64_t length) const noexcept {
-  if (length > 0) ::madvise(data_ + offset, length, MADV_DONTNEED);
+bool MemoryMap::release(std::uint64_t offset, std::uint64_t length) const noexcept {
+  if (length == 0) return true;
+  return ::madvise(data_ + offset, length, MADV_DONTNEED) == 0 ||
+         ::madvise(data_ + offset, length, MADV_DONTNEED_LOCKED) == 0;
 }
 
 std::uint64_t MemoryMap::resident(std::uint64_t offset, std::uint64_t length) const noexcept {
-  constexpr std::uint64_t kStep = std::uint64_t{64} << 20;
+  std::array<unsigned char, 4096> present;
+  const std::uint64_t step = present.size() * 4096;
   std::uint64_t bytes = 0;
-  std::vector<unsigned char> present;
-  for (std::uint64_t done = 0; done < length; done += kStep) {
-    const std::uint64_t part = length - done < kStep ? length - done : kStep;
-    present.assign((part + 4095) / 4096, 0);
+  for (std::uint64_t done = 0; done < length; done += step) {
+    const std::uint64_t part = length - done < step ? length - done : step;
     if (::mincore(data_ + offset + done, part, present.data()) != 0) return bytes;
-    for (const unsigned char page : present) bytes += (page & 1U) * std::uint64_t{4096};
+    for (std::uint64_t i = 0; i < (part + 4095) / 4096; ++i) {
+      bytes += (present[i] & 1U) * std::uint64_t{4096};
+    }
   }
   return bytes;
 }

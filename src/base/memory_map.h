@@ -37,8 +37,9 @@ class MemoryMap {
   bool advise_huge(std::uint64_t offset, std::uint64_t length, bool huge) const noexcept;
   // Takes the memory now, so that a later touch can't stall; false when the system has none left.
   bool populate(std::uint64_t offset, std::uint64_t length) const noexcept;
-  // Gives the memory back; the range reads zero afterwards.
-  void release(std::uint64_t offset, std::uint64_t length) const noexcept;
+  // Gives the memory back; the range reads zero afterwards. False when the system refused (locked
+  // memory, before Linux 5.18): then nothing changed.
+  bool release(std::uint64_t offset, std::uint64_t length) const noexcept;
   // Bytes of the range that are in memory, from mincore(2).
   std::uint64_t resident(std::uint64_t offset, std::uint64_t length) const noexcept;
 

@@ -8,22 +8,24 @@ thread_local std::size_t last_seat = 0;
 
 }  // namespace
 
+std::size_t ContextSet::try_any_seat() noexcept {
+  if (try_seat(last_seat)) return last_seat;
+  std::size_t index = 0;
+  while (index < kSeats && !try_seat(index)) ++index;
+  return index;
+}
+
 ContextSet::Lease ContextSet::lease() noexcept {
-  std::size_t index = last_seat;
-  while (!try_seat(index)) {
+  std::size_t index = try_any_seat();
+  while (index == kSeats) {
     const std::uint32_t returns = returns_.load(std::memory_order_seq_cst);
-    index = 0;
-    while (index < kSeats && !try_seat(index)) ++index;
-    if (index < kSeats) break;
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    index = last_seat;
     // Looked at once more after the sleeper is announced, or a return in between would be missed.
-    const bool got = try_seat(index);
-    if (!got) returns_.wait(returns, std::memory_order_seq_cst);
+    index = try_any_seat();
+    if (index == kSeats) returns_.wait(returns, std::memory_order_seq_cst);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
-    if (got) break;
+    if (index == kSeats) index = try_any_seat();
   }
-  last_seat = index;
   Seat& seat = seats_[index];
   if (!seat.context) {
     seat.context = maker_();
@@ -33,6 +35,7 @@ ContextSet::Lease ContextSet::lease() noexcept {
     }
     seat.published.store(seat.context.get(), std::memory_order_release);
   }
+  last_seat = index;
   return {this, index};
 }
 

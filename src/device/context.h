@@ -134,9 +134,12 @@ class ContextSet {
   };
 
   bool try_seat(std::size_t index) noexcept {
-    return !seats_[index].taken.load(std::memory_order_relaxed) &&
+    // In one order with the sleepers' count, or a return and a sleeper could miss each other.
+    return !seats_[index].taken.load(std::memory_order_seq_cst) &&
            !seats_[index].taken.exchange(true, std::memory_order_seq_cst);
   }
+  // The index, or kSeats when all are taken.
+  std::size_t try_any_seat() noexcept;
   void take_seat(std::size_t index) noexcept;
   void put_back(std::size_t index) noexcept;
 

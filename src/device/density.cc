@@ -24,9 +24,8 @@ std::uint64_t share(std::uint64_t used, std::uint64_t parts) {
 bool PagedDevice::move(pool::ObjectRef from, pool::ObjectRef to, bool raw) noexcept {
   pool::Pool& pool = *parts_->pool;
   auto& from_header = raw ? pool.raw_header(from) : pool.packed_header(from);
-  const ObjectHeader header(from_header.load(std::memory_order_relaxed));
-  // The header may be of an object long gone: only the slot knows.
-  Slot* slot = slots().by_id(header.owner());
+  // The header may be of an object long gone, or about to change: it only says where to ask.
+  Slot* slot = slots().by_id(ObjectHeader(from_header.load(std::memory_order_relaxed)).owner());
   SlotWord word;
   if (slot == nullptr || !slot->try_lock(word)) return false;
   const Kind kind = raw ? Kind::raw : Kind::packed;
@@ -34,6 +33,8 @@ bool PagedDevice::move(pool::ObjectRef from, pool::ObjectRef to, bool raw) noexc
     slot->unlock(word);
     return false;
   }
+  // Under the slot's lock the object is that page's, and its header is of the bytes that are there.
+  const ObjectHeader header(from_header.load(std::memory_order_relaxed));
   if (raw) {
     std::memcpy(pool.raw_payload(to), pool.raw_payload(from), kPageBytes);
     pool.raw_header(to).store(header.bits(), std::memory_order_relaxed);
@@ -63,9 +64,10 @@ bool PagedDevice::compact_within(Context& context, bool resting) noexcept {
   pool().flush(context.cache);
   std::uint64_t moved = 0;
   const std::uint64_t target = share(pool().arena().used(), resting ? kRestingSlack : kSparseSlack);
-  const bool gained = pool().compact_step(*this, target, moved);
+  const pool::Step step = pool().compact_step(*this, target, moved);
   context.counters.pages_compacted.add(moved);
-  return gained;
+  if (step == pool::Step::emptied) futile_slack_.store(0, std::memory_order_relaxed);
+  return step != pool::Step::nothing;
 }
 
 void PagedDevice::help_compaction(Context& context, std::uint64_t pages) noexcept {
@@ -90,9 +92,12 @@ void PagedDevice::refresh() noexcept {
 void PagedDevice::rest() noexcept {
   const base::MutexLock lock(rest_mutex_);
   refresh();
-  pool().arena().release_spare();
+  // With a context, so that no reset comes between.
   const auto context = contexts_.lease();
-  if (context) slots().trim();
+  if (!context) return;
+  pool().arena().release_spare();
+  fills().trim();
+  slots().trim();
 }
 
 void PagedDevice::compact() noexcept {
@@ -107,12 +112,14 @@ void PagedDevice::reclaim(Context& context) noexcept {
   contexts_.for_each_idle([this](Context& other) { pool().flush(other.cache); });
   const std::uint64_t slack = pool().slack();
   if (slack < futile_slack_.load(std::memory_order_relaxed) + 2 * pool::kSpanBytes) return;
-  const std::uint64_t used = pool().arena().used();
-  std::uint64_t moved = 0;
   pool().retry_all();
-  pool().compact_step(*this, 2 * pool::kSpanBytes, moved);
+  std::uint64_t moved = 0;
+  pool::Step step = pool::Step::skipped;
+  while (step == pool::Step::skipped) {
+    step = pool().compact_step(*this, 2 * pool::kSpanBytes, moved);
+  }
   context.counters.pages_compacted.add(moved);
-  futile_slack_.store(pool().arena().used() < used ? 0 : slack, std::memory_order_relaxed);
+  futile_slack_.store(step == pool::Step::emptied ? 0 : slack, std::memory_order_relaxed);
 }
 
 std::string PagedDevice::check() noexcept {

@@ -20,7 +20,12 @@ void FillTable::give(std::uint64_t index) noexcept {
   const base::MutexLock lock(mutex_);
   words_[index] = free_;
   free_ = index;
-  if (--used_ == 0) drop_all();
+  --used_;
+}
+
+void FillTable::trim() noexcept {
+  const base::MutexLock lock(mutex_);
+  if (used_ == 0) drop_all();
 }
 
 void FillTable::reset() noexcept {

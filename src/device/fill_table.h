@@ -24,6 +24,8 @@ class FillTable {
 
   std::optional<std::uint64_t> take(std::uint64_t pattern) noexcept;
   void give(std::uint64_t index) noexcept;
+  // Gives the memory back while no word is in use.
+  void trim() noexcept;
   std::uint64_t get(std::uint64_t index) const noexcept { return words_[index]; }
   void reset() noexcept;
   std::uint64_t resident_bytes() const noexcept;

@@ -108,6 +108,7 @@ Status PagedDevice::run(Context& context, const Request& request) noexcept {
   maintenance_.touch();
   help_compaction(context, request.length / kPageBytes + 1);
   status = request.op == Op::write ? write(context, request) : zero(context, request);
+  maintenance_.touch();  // a long request may outlast the rest that the first touch leads to
   if (status != Status::ok) context.counters.failed_writes.add(1);
   return status;
 }
@@ -241,6 +242,7 @@ Status PagedDevice::zero_edge(Context& context, PageIndex page, std::size_t at, 
   Slot* slot = slots().find(page);
   if (slot == nullptr || reads_zero(slot->peek())) return Status::ok;
   const Status status = zero_part(context, *slot, at, length);
+  if (slot->peek() == SlotWord()) slots().note_emptied(*slot);
   return is_discard && status == Status::no_space ? Status::ok : status;
 }
 

@@ -1,5 +1,6 @@
 #include "device/ram_device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -42,7 +43,7 @@ Status RamDevice::write_part(Context& context, Slot& slot, std::size_t at,
   for (bool reclaimed = false;; reclaimed = true) {
     const SlotWord old = slot.lock();
     if (old.has_object()) {
-      std::memcpy(pool().raw_payload(old.object()) + at, in.data(), in.size());
+      std::copy(in.begin(), in.end(), pool().raw_payload(old.object()) + at);
       slot.unlock(old);
       return Status::ok;
     }
@@ -66,7 +67,7 @@ bool RamDevice::store_new(Context& context, const Slot& slot, std::size_t at,
   if (object == pool::kNoObject) return false;
   std::byte* page = pool().raw_payload(object);
   std::memset(page, 0, at);
-  std::memcpy(page + at, in.data(), in.size());
+  std::copy(in.begin(), in.end(), page + at);
   std::memset(page + at + in.size(), 0, kPageBytes - at - in.size());
   word = SlotWord(Kind::raw, object);
   header_of(word).store(ObjectHeader(slots().id(slot), kPageBytes).bits(),

@@ -13,6 +13,8 @@ inline void relax() noexcept {
 
 }  // namespace
 
+std::atomic<std::uint32_t> Slot::sleepers_{0};
+
 SlotWord Slot::lock() noexcept {
   bool slept = false;
   std::uint64_t word = word_.load(std::memory_order_relaxed);
@@ -58,16 +60,18 @@ std::uint64_t Slot::wait_unlocked(bool& slept) noexcept {
     if ((word & kLocked) == 0) return word;
     relax();
   }
-  for (;;) {
-    std::uint64_t word = word_.load(std::memory_order_relaxed);
-    if ((word & kLocked) == 0) return word;
-    if ((word & kWaiters) == 0 &&
-        !word_.compare_exchange_weak(word, word | kWaiters, std::memory_order_relaxed)) {
-      continue;
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  std::uint64_t word = word_.load(std::memory_order_seq_cst);
+  while ((word & kLocked) != 0) {
+    if ((word & kWaiters) != 0 ||
+        word_.compare_exchange_weak(word, word | kWaiters, std::memory_order_seq_cst)) {
+      base::futex_wait(low_half(), static_cast<std::uint32_t>(word | kWaiters));
+      slept = true;
     }
-    base::futex_wait(low_half(), static_cast<std::uint32_t>(word | kWaiters));
-    slept = true;
+    word = word_.load(std::memory_order_seq_cst);
   }
+  sleepers_.fetch_sub(1, std::memory_order_release);
+  return word;
 }
 
 }  // namespace uzram::device

@@ -79,6 +79,9 @@ class Slot {
     std::uint64_t empty = 0;
     return word_.compare_exchange_strong(empty, kLocked, std::memory_order_acq_rel);
   }
+  // Whether any thread may be asleep on a slot, or be about to be: asked after the words that it
+  // could sleep on are gone, no means that nobody missed it.
+  static bool anybody_sleeps() noexcept { return sleepers_.load(std::memory_order_seq_cst) != 0; }
   void wake_all() noexcept { base::futex_wake(low_half(), 1 << 30); }
 
  private:
@@ -94,6 +97,7 @@ class Slot {
     return &word_;
   }
 
+  static std::atomic<std::uint32_t> sleepers_;
   std::atomic<std::uint64_t> word_;
 };
 static_assert(sizeof(Slot) == 8);

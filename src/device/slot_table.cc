@@ -1,6 +1,7 @@
 #include "device/slot_table.h"
 
 #include <bit>
+#include <cstring>
 #include <utility>
 
 namespace uzram::device {
@@ -49,13 +50,12 @@ PageIndex SlotTable::next_present(PageIndex page) const noexcept {
   return entries * kLeafSlots;
 }
 
-bool SlotTable::note_emptied(const Slot& slot) noexcept {
+void SlotTable::note_emptied(const Slot& slot) noexcept {
   const auto stretch = static_cast<std::uint64_t>(&slot - leaves_) / kStretchSlots;
   std::atomic<std::uint64_t>& word = hints_[stretch / 64];
   const std::uint64_t bit = std::uint64_t{1} << (stretch % 64);
-  if ((word.load(std::memory_order_relaxed) & bit) != 0) return false;
+  if ((word.load(std::memory_order_relaxed) & bit) != 0) return;
   word.fetch_or(bit, std::memory_order_release);
-  return true;
 }
 
 void SlotTable::trim() noexcept {
@@ -82,19 +82,26 @@ void SlotTable::trim_stretch(std::uint64_t first_slot) noexcept {
     while (held > 0) slots[--held].unlock(SlotWord());
     return;
   }
-  image_.memory().release(image_.layout().leaves_offset + first_slot * sizeof(Slot),
-                          kStretchSlots * sizeof(Slot));
+  if (!image_.memory().release(image_.layout().leaves_offset + first_slot * sizeof(Slot),
+                               kStretchSlots * sizeof(Slot))) {
+    while (held > 0) slots[--held].unlock(SlotWord());
+    return;
+  }
   // The memory took with it the marks of those who fell asleep meanwhile.
-  for (std::uint64_t i = 0; i < kStretchSlots; ++i) slots[i].wake_all();
+  if (!Slot::anybody_sleeps()) return;
+  for (std::uint64_t n = 0; n < kStretchSlots; ++n) slots[n].wake_all();
 }
 
 void SlotTable::reset() noexcept {
   const ImageLayout& layout = image_.layout();
   const std::uint64_t leaves = leaf_end_.exchange(0);
-  image_.memory().release(layout.directory_offset,
-                          (layout.directory_entries * 4 + 4095) / 4096 * 4096);
-  image_.memory().release(layout.leaves_offset, leaves * kLeafBytes);
-  bitmap_memory_.release(0, bitmap_memory_.size());
+  const auto clear = [](const base::MemoryMap& memory, std::uint64_t offset, std::uint64_t length) {
+    length = (length + 4095) / 4096 * 4096;
+    if (!memory.release(offset, length)) std::memset(memory.data() + offset, 0, length);
+  };
+  clear(image_.memory(), layout.directory_offset, layout.directory_entries * 4);
+  clear(image_.memory(), layout.leaves_offset, leaves * kLeafBytes);
+  clear(bitmap_memory_, 0, bitmap_memory_.size());
 }
 
 std::uint64_t SlotTable::resident_bytes() const noexcept {

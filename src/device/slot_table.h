@@ -58,8 +58,8 @@ class SlotTable {
     return id >= leaves_id_ && id - leaves_id_ < end ? &leaves_[id - leaves_id_] : nullptr;
   }
 
-  // Tells that the slot was made empty; true when that is news for `trim`.
-  bool note_emptied(const Slot& slot) noexcept;
+  // Tells `trim` that the slot was made empty.
+  void note_emptied(const Slot& slot) noexcept;
   // Gives back the memory of slots that are all empty, where `note_emptied` told of any.
   void trim() noexcept;
 

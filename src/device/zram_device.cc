@@ -16,6 +16,9 @@ bool is_same_filled(PageIn page, std::uint64_t& pattern) {
          std::memcmp(page.data(), page.data() + sizeof pattern, page.size() - sizeof pattern) == 0;
 }
 
+// Pages of a request that a context keeps the room for: a request of 32 MiB.
+constexpr std::size_t kPreparedKept = 8192;
+
 void prefetch_for_write(const std::byte* at, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + line, 1);
 }
@@ -41,11 +44,15 @@ Result<std::unique_ptr<ZramDevice>> ZramDevice::create(const DeviceOptions& opti
 ZramDevice::ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts,
                        const codec::Codec& codec, int level)
     : PagedDevice(options, std::move(parts), [&codec, level]() -> std::unique_ptr<Context> {
-        auto stream = codec.make_stream(level);
-        std::unique_ptr<Context> context(new (std::nothrow) Context);
-        if (!stream || !context) return nullptr;
-        context->stream = std::move(*stream);
-        return context;
+        try {
+          auto context = std::make_unique<Context>();
+          auto stream = codec.make_stream(level);
+          if (!stream) return nullptr;
+          context->stream = std::move(*stream);
+          return context;
+        } catch (const std::bad_alloc&) {
+          return nullptr;
+        }
       }) {
   start_maintenance();
 }
@@ -85,7 +92,12 @@ ZramDevice::Packing ZramDevice::pack(Context& context, PageIn in) noexcept {
   if (is_same_filled(in, packing.pattern)) {
     const bool narrow = packing.pattern >> 32 == (packing.pattern & 0xffffffffU);
     packing.kind = narrow ? Kind::fill : Kind::fill_wide;
-    return packing;
+    if (narrow) return packing;
+    // With all fill words in use, for the old and the new of many pages, the codec serves as well.
+    if (const auto index = fills().take(packing.pattern)) {
+      packing.pattern = *index;
+      return packing;
+    }
   }
   const std::size_t size = context.stream->pack(in, context.packed);
   if (size == 0 || size > pool::kPackedBytesMax) {
@@ -102,11 +114,7 @@ ZramDevice::Packing ZramDevice::pack(Context& context, PageIn in) noexcept {
 std::optional<SlotWord> ZramDevice::make_word(Context& context, const Slot& slot,
                                               const Packing& packing) noexcept {
   if (packing.kind == Kind::fill) return SlotWord(Kind::fill, packing.pattern & 0xffffffffU);
-  if (packing.kind == Kind::fill_wide) {
-    const auto index = fills().take(packing.pattern);
-    if (!index) return std::nullopt;
-    return SlotWord(Kind::fill_wide, *index);
-  }
+  if (packing.kind == Kind::fill_wide) return SlotWord(Kind::fill_wide, packing.pattern);
   const auto bytes = static_cast<std::uint32_t>(packing.bytes.size());
   const pool::ClassIndex cls =
       packing.kind == Kind::raw ? pool::kRawClass : pool::class_of_packed(bytes);
@@ -254,10 +262,11 @@ Status ZramDevice::write_all_or_none(Context& context, PageIndex first, std::siz
     Slot& slot = *slot_to_write(first + i);
     if (!prepared[i].over_old) {
       publish(context, slot, prepared[i].word);
-    } else if (!write_over(context, slot, page(i), pack(context, page(i)))) {
+    } else if (write_page(context, slot, page(i)) != Status::ok) {
       status = Status::no_space;  // another writer changed what was there
     }
   }
+  if (prepared.capacity() > kPreparedKept) std::vector<Prepared>().swap(prepared);
   return status;
 }
 

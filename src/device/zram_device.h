@@ -24,7 +24,7 @@ class ZramDevice final : public PagedDevice {
   // context's packed room, or is the page itself.
   struct Packing {
     Kind kind = Kind::raw;
-    std::uint64_t pattern = 0;
+    std::uint64_t pattern = 0;  // fill: the word; fill_wide: the index of the fill word it took
     std::span<const std::byte> bytes;
   };
 

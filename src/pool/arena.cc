@@ -38,7 +38,7 @@ std::optional<SpanIndex> Arena::take(bool may_grow) noexcept {
     index = *absent;
     huge = huge_wanted_ && small_regions_ >= kSmallRegions && pay(kRegionBytes);
     if (!huge && !pay(kSpanBytes)) {
-      vacated_.push_back(index);
+      keep_absent(index);
       return std::nullopt;
     }
     Region& region = regions_[index];
@@ -84,15 +84,15 @@ std::optional<SpanIndex> Arena::take_listed(State state, std::uint32_t free_max)
 }
 
 std::optional<RegionIndex> Arena::absent_region() noexcept {
-  if (!vacated_.empty()) {
-    const RegionIndex index = vacated_.back();
-    vacated_.pop_back();
-    return index;
-  }
+  if (absent_ != kNone) return std::exchange(absent_, regions_[absent_].next);
   const RegionIndex end = region_end_.load(std::memory_order_relaxed);
   if (end == region_count_) return std::nullopt;
   region_end_.store(end + 1, std::memory_order_release);
   return end;
+}
+
+void Arena::keep_absent(RegionIndex index) noexcept {
+  regions_[index].next = std::exchange(absent_, index);
 }
 
 bool Arena::pay(std::uint64_t bytes) noexcept {
@@ -152,7 +152,7 @@ void Arena::vacate(RegionIndex index, std::uint64_t paid) noexcept {
   image_.release(headers_offset_ + std::uint64_t{index} * kRegionHeaderBytes, kRegionHeaderBytes);
   const base::MutexLock lock(mutex_);
   pay_back(paid);
-  vacated_.push_back(index);
+  keep_absent(index);
 }
 
 void Arena::give(SpanIndex span) noexcept {
@@ -222,7 +222,7 @@ void Arena::reset() noexcept {
     regions_[index].advised_huge = advised;
   }
   for (RegionIndex& head : heads_) head = kNone;
-  vacated_.clear();
+  absent_ = kNone;
   spare_ = kNone;
   huge_regions_ = small_regions_ = 0;
   region_end_.store(0, std::memory_order_release);

@@ -9,15 +9,14 @@
 //   regions <= limit.
 // Units: bytes; spans and regions are counted from the arena's start.
 // Ownership: does not own the image. Threading: all calls from any thread; system calls are made
-// with no
-//   lock held. Errors: `take` answers nothing when the budget, the system or the arena has no more.
+//   with no lock held, but for those of reset. Errors: `take` answers nothing when the budget, the
+//   system or the arena has no more.
 #ifndef UZRAM_POOL_ARENA_H_
 #define UZRAM_POOL_ARENA_H_
 
 #include <atomic>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "base/memory_map.h"
 #include "base/mutex.h"
@@ -83,6 +82,7 @@ class Arena {
   std::optional<SpanIndex> take_listed(State state, std::uint32_t free_max) noexcept
       UZRAM_REQUIRES(mutex_);
   std::optional<RegionIndex> absent_region() noexcept UZRAM_REQUIRES(mutex_);
+  void keep_absent(RegionIndex index) noexcept UZRAM_REQUIRES(mutex_);
   bool pay(std::uint64_t bytes) noexcept UZRAM_REQUIRES(mutex_);
   void pay_back(std::uint64_t bytes) noexcept UZRAM_REQUIRES(mutex_);
   void list(RegionIndex index) noexcept UZRAM_REQUIRES(mutex_);
@@ -106,7 +106,7 @@ class Arena {
   base::MemoryMap region_memory_;  // lazily taken; all zero is an absent region
   Region* const regions_ UZRAM_PT_GUARDED_BY(mutex_);
   RegionIndex heads_[3 * kSpansPerRegion + 1] UZRAM_GUARDED_BY(mutex_);
-  std::vector<RegionIndex> vacated_ UZRAM_GUARDED_BY(mutex_);
+  RegionIndex absent_ UZRAM_GUARDED_BY(mutex_) = kNone;  // list of absent regions below the end
   RegionIndex spare_ UZRAM_GUARDED_BY(mutex_) = kNone;
   std::uint32_t huge_regions_ UZRAM_GUARDED_BY(mutex_) = 0;
   std::uint32_t small_regions_ UZRAM_GUARDED_BY(mutex_) = 0;

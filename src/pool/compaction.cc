@@ -21,15 +21,14 @@ struct Pool::Evacuation {
   std::array<ObjectRef, kBatch> room{};
 };
 
-bool Pool::compact_step(Mover& mover, std::uint64_t slack_target, std::uint64_t& moved) noexcept {
+Step Pool::compact_step(Mover& mover, std::uint64_t slack_target, std::uint64_t& moved) noexcept {
   RegionIndex region = 0;
-  if (slack() <= slack_target || !sparsest_region(region)) return false;
-  if (!evacuate(region, mover, moved)) {
-    const base::MutexLock lock(skip_mutex_);
-    if (skip_.size() < kSkipMax) skip_.push_back(region);
-    return skip_.size() < kSkipMax;
-  }
-  return true;
+  if (slack() <= slack_target || !sparsest_region(region)) return Step::nothing;
+  if (evacuate(region, mover, moved)) return Step::emptied;
+  const base::MutexLock lock(skip_mutex_);
+  if (skip_.size() == kSkipMax) return Step::nothing;
+  skip_.push_back(region);
+  return Step::skipped;
 }
 
 void Pool::retry_all() noexcept {

@@ -58,6 +58,12 @@ class Mover {
   ~Mover() = default;
 };
 
+enum class Step : std::uint8_t {
+  nothing,  // dense enough, or no region is left to try
+  skipped,  // a region could not be emptied
+  emptied,
+};
+
 class Pool {
  public:
   struct Layout {
@@ -95,11 +101,10 @@ class Pool {
   }
 
   // With more than `slack_target` bytes of slack: empties the sparsest region into room that is
-  // paid for already, and gives its memory back. False when there is nothing to gain: each step
-  // leaves one region fewer in use, or one that could not be emptied (an object was in a magazine
-  // or held), which is then left alone until `retry_all`. `moved` is raised by the number of
-  // objects.
-  bool compact_step(Mover& mover, std::uint64_t slack_target, std::uint64_t& moved) noexcept;
+  // paid for already, and gives its memory back. A region that could not be emptied, because an
+  // object was in a magazine or held, is left alone until `retry_all`. `moved` is raised by the
+  // number of objects.
+  Step compact_step(Mover& mover, std::uint64_t slack_target, std::uint64_t& moved) noexcept;
   void retry_all() noexcept;
 
   // used() less what allocated objects fill: room that compaction could win back.

@@ -218,5 +218,23 @@ TEST(SameFilled, EveryPatternAndEveryNearMiss) {
   expect_sound(*device);
 }
 
+// The new pattern is stored before the old one goes, on a device whose every page holds one.
+TEST(SameFilled, WidePatternsReplaceEachOtherOnAFullDevice) {
+  for (const std::uint64_t pages : {1, 100}) {
+    auto device = create_device({.size_bytes = pages * kPageBytes}).value();
+    std::mt19937_64 random(8);
+    for (int round = 0; round < 3; ++round) {
+      for (std::uint64_t page = 0; page < pages; ++page) {
+        const auto data = test::make_page(random, test::PageKind::same_word);
+        ASSERT_EQ(device->write(page * kPageBytes, data), Status::ok);
+        test::Page now;
+        ASSERT_EQ(device->read(page * kPageBytes, now), Status::ok);
+        ASSERT_EQ(now, data);
+      }
+    }
+    expect_sound(*device);
+  }
+}
+
 }  // namespace
 }  // namespace uzram
