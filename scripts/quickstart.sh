@@ -50,7 +50,7 @@ fi
 
 clean_up() {
   if mountpoint -q "$mnt"; then umount "$mnt" || umount -l "$mnt"; fi
-  if [[ -n $started ]]; then "$uzram" stop "$name" || true; fi
+  if [[ -n $started ]]; then "$uzram" stop "$name" --force || true; fi
   rm -rf "$work"
 }
 trap clean_up EXIT

@@ -142,7 +142,7 @@ int run_bench(const BenchArguments& arguments) {
   }
   std::vector<bench::RunResult> runs;
   const Result<void> done = run_profiles(*options, *profiles, runs);
-  if (json) {
+  if (json && !(runs.empty() && !done)) {
     // The runs that ended are kept when a later one fails.
     const Result<void> written = write_file(json.get(), *arguments.json, bench::json_of(runs));
     if (done && !written) return report(written.error());

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <exception>
@@ -196,9 +199,20 @@ int parse(CLI::App& app, int argc, const char* const* argv, const int& exit_code
   }
 }
 
+// A caller may have closed standard descriptors: what we open must not take their place, nor be
+// taken for them. Read-only, so that printing still fails.
+void fill_standard_descriptors() {
+  int fd = -1;
+  do {
+    fd = ::open("/dev/null", O_RDONLY);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv) {
+  fill_standard_descriptors();
   // A reader that went away is an error of `print`, not a death without a word.
   std::signal(SIGPIPE, SIG_IGN);
   try {
@@ -207,6 +221,9 @@ int run(int argc, const char* const* argv) {
     app.set_version_flag("--version", "uzram " UZRAM_VERSION, "Print the version and exit");
     app.set_help_flag("--help,-h", "Print this help and exit");
     app.require_subcommand(1);
+    app.footer(
+        "Devices leave their sockets in $UZRAM_RUNTIME_DIR, else /run/uzram for root, else\n"
+        "$XDG_RUNTIME_DIR/uzram. Exit status: 0 done, 1 failed, 2 wrong usage.");
     for (const AddCommand add : kCommands) add(app, exit_code);
     return parse(app, argc, argv, exit_code);
   } catch (const std::exception& error) {

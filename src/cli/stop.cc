@@ -16,6 +16,9 @@ constexpr std::chrono::milliseconds kEndPatience{30'000};
 // meanwhile.
 Result<void> clear_dead(const control::RuntimeDir& dir, const std::string& name) {
   auto lock = control::DeviceLock::take(dir, name);
+  if (!lock && lock.error().status == Status::exists) {
+    return fail(Status::busy, "'" + name + "': is just being started or cleared");
+  }
   if (!lock) return tl::unexpected(lock.error());
   const control::DeviceFiles files = dir.files(name);
   if (auto cleaned = clean_up_attachments(files); !cleaned) return cleaned;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <new>
 #include <system_error>
 
 #include "control/json_rpc.h"
@@ -146,8 +147,11 @@ void Server::accept_client() {
 
 bool Server::serve(Client& client, short events) {
   if ((events & (POLLERR | POLLNVAL)) != 0) return false;
-  if (!client.out.empty()) return send_pending(client) && serve_lines(client);
-  return receive(client) && serve_lines(client);
+  try {
+    return (client.out.empty() ? receive(client) : send_pending(client)) && serve_lines(client);
+  } catch (const std::bad_alloc&) {
+    return false;  // a client less; the device lives
+  }
 }
 
 bool Server::receive(Client& client) {

@@ -179,8 +179,16 @@ class Life(CommandLine):
         self.assertLessEqual(len(os.listdir(f"/proc/{self.device('b')['pid']}/fd")), 12)
 
     def test_standard_descriptors_may_be_closed(self):
-        self.ok("start", "a", "--size", "1M", stdin=None, preexec_fn=lambda: os.close(0))
-        self.assertEqual(self.device("a")["state"], "running")
+        for closed in ([0], [0, 1, 2]):
+            done = subprocess.run(
+                [cli_support.UZRAM, "start", "a", "--size", "1M"], env=self.env, check=False,
+                timeout=PATIENCE, preexec_fn=lambda fds=closed: [os.close(fd) for fd in fds])
+            self.assertEqual(done.returncode, 0)
+            self.assertEqual(self.device("a")["state"], "running")
+            self.ok("stop", "a")
+        done = subprocess.run([cli_support.UZRAM, "list"], env=self.env, check=False,
+                              stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
+        self.assertEqual(done.returncode, 1)
 
 
 class Failures(CommandLine):
@@ -237,6 +245,28 @@ class Failures(CommandLine):
         os.close(writer)
         self.assertEqual(done.returncode, 1)
         self.assertEqual((self.devices(), self.left()), ([], []))
+
+    def test_a_starter_that_is_killed_takes_the_device_with_it(self):
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 65536)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        starter = subprocess.Popen(
+            [cli_support.UZRAM, "start", "a", "--size", "1M", "--nbd", "auto"], env=self.env,
+            stdout=writer)
+        while not any(device["attachments"] for device in self.devices()):
+            self.assertIsNone(starter.poll())
+        pid = self.device("a")["pid"]
+        self.assertIsNone(starter.poll(), "it waits for room to print its line")
+        starter.kill()
+        starter.wait()
+        self.wait_for_end(pid)
+        self.assertEqual((self.devices(), self.left()), ([], []))
+        os.close(reader)
+        os.close(writer)
 
     def test_a_foreign_thing_in_place_of_the_socket(self):
         os.makedirs(os.path.join(self.run_dir, "a.sock"), 0o700)

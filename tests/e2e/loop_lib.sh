@@ -64,6 +64,7 @@ PY
 }
 
 clean_up() {
+  set +e
   local point
   for point in "$work"/mnt*; do
     mountpoint -q "$point" && umount "$point"

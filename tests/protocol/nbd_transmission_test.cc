@@ -380,6 +380,31 @@ TEST_F(NbdTransmission, BlockStatusAgreesWithWhatIsStored) {
             bytes_of(Writer().number(1U).number(1U).number(3U).number(1U).number(0U)));
 }
 
+TEST_F(NbdTransmission, BlockStatusKeepsItsPlaceAmongOtherRequests) {
+  start();
+  NbdClient client = enter(true, true);
+  using nbd::Writer;
+  const Bytes page = pattern(4096, 1);
+  const Command write{.type = nbd::kCmdWrite, .length = 4096}, read{.length = 4096},
+      trim{.type = nbd::kCmdTrim, .length = 4096},
+      status{.type = nbd::kCmdBlockStatus, .length = 4096};
+  Writer all;
+  all.bytes(encode_command(read)).bytes(encode_command(status));
+  all.bytes(encode_command(write, page)).bytes(encode_command(read)).bytes(encode_command(status));
+  all.bytes(encode_command(read)).bytes(encode_command(trim)).bytes(encode_command(status));
+  ASSERT_TRUE(client.send(all.view()));
+  const Bytes hole = bytes_of(Writer().number(1U).number(4096U).number(3U));
+  const Bytes data = bytes_of(Writer().number(1U).number(4096U).number(0U));
+  EXPECT_EQ(client.receive_reply().data, Bytes(4096));
+  EXPECT_EQ(client.receive_reply().data, hole);
+  EXPECT_EQ(client.receive_reply().error, 0U);
+  EXPECT_EQ(client.receive_reply().data, page);
+  EXPECT_EQ(client.receive_reply().data, data);
+  EXPECT_EQ(client.receive_reply().data, page);
+  EXPECT_EQ(client.receive_reply().error, 0U);
+  EXPECT_EQ(client.receive_reply().data, hole);
+}
+
 TEST_F(NbdTransmission, BlockStatusOfManyRunsComesInPieces) {
   constexpr std::uint32_t kPages = 6000;
   start(std::uint64_t{kPages} * 4096);

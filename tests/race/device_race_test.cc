@@ -217,6 +217,60 @@ TEST_P(DeviceRace, CompactionMeetsWritersAndFrees) {
   expect_sound();
 }
 
+// At the limit pages change their size in their old place, under compaction's eyes.
+TEST_P(DeviceRace, CompactionMeetsPagesStoredOverTheirOld) {
+  constexpr std::uint64_t kUsed = 2048;
+  std::mt19937_64 random(1);
+  std::vector<std::size_t> noise(kUsed, 0);
+  const auto page_of = [](std::uint64_t page, std::size_t bytes) {
+    test::Page data = stamped((page + 1) << 32 | bytes, 0);
+    std::mt19937_64 of_page(page * 4096 + bytes);
+    test::fill_random(of_page, data.data() + 8, bytes / 8 * 8);
+    return data;
+  };
+  std::atomic<bool> stop{false};
+  std::thread compactor([&] {
+    while (!stop.load()) device_->compact();
+  });
+  std::uint64_t wrong = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const std::uint64_t page = random() % kUsed;
+    const std::size_t bytes = 1000 + random() % 3000;
+    if (device_->write(page * kPageBytes, page_of(page, bytes)) == Status::ok) noise[page] = bytes;
+    const std::uint64_t other = random() % kUsed;
+    test::Page now;
+    if (device_->read(other * kPageBytes, now) != Status::ok) ++wrong;
+    if (now != (noise[other] == 0 ? test::Page{} : page_of(other, noise[other]))) ++wrong;
+  }
+  stop = true;
+  compactor.join();
+  EXPECT_EQ(wrong, 0U);
+  expect_sound();
+}
+
+// The spare region goes back to the system while a reset empties the arena: what is used must not
+// wrap.
+TEST_P(DeviceRace, ResetMeetsTheSettlingOfTheDevice) {
+  std::mt19937_64 random(2);
+  std::atomic<bool> stop{false};
+  std::thread settler([&] {
+    while (!stop.load()) device_->compact();
+  });
+  std::vector<std::byte> data(std::size_t{1} << 20);
+  test::fill_random(random, data.data(), data.size());
+  for (int i = 0; i < 20; ++i) {
+    for (std::uint64_t at = 0; at < 24; ++at) {
+      if (device_->write(at << 20, data) != Status::ok) break;
+    }
+    ASSERT_EQ(device_->discard(0, std::uint64_t{24} << 20), Status::ok);
+    device_->reset();
+    EXPECT_LE(device_->stats().mem_used_total, std::uint64_t{4} << 20);
+  }
+  stop = true;
+  settler.join();
+  expect_sound();
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceRace,
     testing::Values(Case{DeviceType::zram, 0}, Case{DeviceType::zram, std::uint64_t{4} << 20},

@@ -162,12 +162,16 @@ Result<void> FuseFile::unmount() {
       end_ = true;
       ending_.notify_all();
     }
-    if (serve_.joinable()) serve_.join();
     // As root this aborts the connection. To close it would do the same, were it not for children
     // that inherited the descriptor: requests would hang for as long as one of those lives.
-    if (const std::optional<Mount> top = find_mount(mount_dir_); top && is_ours(*top)) {
-      static_cast<void>(::umount2(mount_dir_.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW));
-    }
+    const auto abort = [this] {
+      if (const std::optional<Mount> top = find_mount(mount_dir_); top && is_ours(*top)) {
+        static_cast<void>(::umount2(mount_dir_.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW));
+      }
+    };
+    if (!root_) abort();  // start failed half-way: there is nothing to wake the threads by
+    if (serve_.joinable()) serve_.join();
+    abort();
     fuse_session_unmount(session_.get());  // closes the connection
     if (waker_.joinable()) waker_.join();
     root_.reset();

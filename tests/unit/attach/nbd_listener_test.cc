@@ -1,7 +1,9 @@
 #include "attach/nbd/listener.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -146,6 +148,22 @@ TEST_F(NbdListener, ALockFileLeftBehindDoesNoHarm) {
   const auto listener = Listener::open(address);
   ASSERT_TRUE(listener) << listener.error().message;
   EXPECT_EQ(files(), 1);
+}
+
+TEST_F(NbdListener, WhileAnotherStartIsUnderWayThePathIsLeftAlone) {
+  make_stale();
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(::stat(address.path.c_str(), &before), 0);
+  {
+    const base::Fd other(
+        ::open((address.path + ".uzram-lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+    expect_refused(Status::busy, "under way");
+  }
+  ASSERT_EQ(::stat(address.path.c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  EXPECT_TRUE(Listener::open(address));
 }
 
 TEST_F(NbdListener, OfManyStartsOnAStalePathOneWins) {
