@@ -123,7 +123,13 @@ void PagedDevice::reclaim(Context& context) noexcept {
 }
 
 std::string PagedDevice::check() noexcept {
-  rest();
+  std::string wrong;
+  contexts_.exclude_all([this](Context& context) { pool().flush(context.cache); },
+                        [&] { wrong = scan(); });
+  return wrong;
+}
+
+std::string PagedDevice::scan() noexcept {
   std::uint64_t stored = 0, packed = 0, same = 0, huge = 0, objects = 0, fills_seen = 0;
   std::string wrong;
   const PageIndex end = size_bytes() / kPageBytes + (size_bytes() % kPageBytes != 0 ? 1 : 0);

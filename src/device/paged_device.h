@@ -43,8 +43,8 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   void compact() noexcept final;
   const DeviceOptions& options() const noexcept final { return options_; }
 
-  // Recomputes counters and conservation laws from a scan; the first thing that is wrong, or empty.
-  // With the device at rest; for tests.
+  // Recomputes counters and conservation laws from a scan; something that is wrong, or empty. Other
+  // requests wait meanwhile. For tests.
   std::string check() noexcept;
 
  protected:
@@ -119,6 +119,8 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   // A writer's share of compaction while the maintenance thread can't keep up; looks whether that
   // is so once in a while.
   void help_compaction(Context& context, std::uint64_t pages) noexcept;
+
+  std::string scan() noexcept;
 
   // pool::Mover
   bool move(pool::ObjectRef from, pool::ObjectRef to, bool raw) noexcept final;

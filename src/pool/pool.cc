@@ -104,10 +104,19 @@ std::uint32_t Pool::take_objects(ClassIndex cls, ObjectRef* out, std::uint32_t w
     if (got > 0) return got;
   }
   const auto span = arena_.take(may_grow);
-  const base::MutexLock lock(owner.mutex);
-  // Without a span of our own, another thread may have freed or opened one meanwhile.
-  if (span) open_span(owner, *span, cls);
-  return take_from_partial(owner, cls, out, wanted);
+  std::uint32_t got = 0;
+  {
+    const base::MutexLock lock(owner.mutex);
+    // Another thread may have freed or opened one meanwhile: a span that nothing is taken from
+    // would stay for ever.
+    got = take_from_partial(owner, cls, out, wanted);
+    if (got == 0 && span) {
+      open_span(owner, *span, cls);
+      return take_from_partial(owner, cls, out, wanted);
+    }
+  }
+  if (span) arena_.give(*span);
+  return got;
 }
 
 std::uint32_t Pool::take_from_partial(Class& owner, ClassIndex cls, ObjectRef* out,
