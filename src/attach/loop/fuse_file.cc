@@ -130,6 +130,9 @@ Result<void> FuseFile::start() {
 }
 
 Result<void> FuseFile::start_threads() {
+  // First, since threads without it could not be woken. By path only: asks nobody to serve it.
+  root_.reset(::open(mount_dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root_) return fail_errno(errno, mount_dir_);
   try {
     const SignalsBlocked blocked;
     waker_ = std::thread([this] { wake_session(); });
@@ -137,8 +140,6 @@ Result<void> FuseFile::start_threads() {
   } catch (const std::system_error& error) {
     return fail_errno(error.code().value(), mount_dir_ + ": thread");
   }
-  root_.reset(::open(mount_dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!root_) return fail_errno(errno, mount_dir_);
   return {};
 }
 
@@ -162,16 +163,12 @@ Result<void> FuseFile::unmount() {
       end_ = true;
       ending_.notify_all();
     }
+    if (serve_.joinable()) serve_.join();
     // As root this aborts the connection. To close it would do the same, were it not for children
     // that inherited the descriptor: requests would hang for as long as one of those lives.
-    const auto abort = [this] {
-      if (const std::optional<Mount> top = find_mount(mount_dir_); top && is_ours(*top)) {
-        static_cast<void>(::umount2(mount_dir_.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW));
-      }
-    };
-    if (!root_) abort();  // start failed half-way: there is nothing to wake the threads by
-    if (serve_.joinable()) serve_.join();
-    abort();
+    if (const std::optional<Mount> top = find_mount(mount_dir_); top && is_ours(*top)) {
+      static_cast<void>(::umount2(mount_dir_.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW));
+    }
     fuse_session_unmount(session_.get());  // closes the connection
     if (waker_.joinable()) waker_.join();
     root_.reset();

@@ -5,6 +5,7 @@
 #include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <set>
@@ -108,6 +109,24 @@ TEST_F(LoopTest, RefusesAMountDirectoryThatIsThereOrCantBe) {
     with.mount_dir = name;
     EXPECT_EQ(start_loop(device, with).error().status, Status::invalid_argument) << name;
   }
+}
+
+// Start needs descriptors at many places; whichever it can't have, it fails and leaves nothing.
+TEST_F(LoopTest, FailsCleanlyWithoutDescriptors) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  test::FakeDevice device(kMiB);
+  bool started = false;
+  unsigned refusals = 0;
+  for (rlim_t limit = 3; !started; ++limit) {
+    const rlimit low{limit, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+    started = start_loop(device, options()).has_value();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    refusals += started ? 0 : 1;
+    ASSERT_FALSE(std::filesystem::exists(mount_dir())) << "with a limit of " << limit;
+  }
+  EXPECT_GT(refusals, 3U);
 }
 
 TEST_F(LoopTest, HugeDevicesKeepTheirSize) {
