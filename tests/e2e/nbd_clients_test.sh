@@ -100,7 +100,7 @@ for i in range(32768):
 
 verified_load() {
   fio --name=mixed --ioengine=nbd --uri="$uri" --rw=randwrite --bsrange=512-1M --size=128M --io_size=192M \
-    --iodepth=32 --verify=crc32c --verify_backlog=256 --verify_fatal=1 --output="$work/fio" ||
+    --iodepth=32 --verify=crc32c --verify_backlog=256 --verify_fatal=1 --aux-path="$work" --output="$work/fio" ||
     { cat "$work/fio"; die "fio"; }
   grep -q 'err= 0' "$work/fio" || { cat "$work/fio"; die "fio: error"; }
 }

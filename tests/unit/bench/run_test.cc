@@ -91,7 +91,9 @@ TEST_F(RunProfile, FloorAndDeviceTakeTurns) {
       EXPECT_EQ(result.measured.requests, 3 * kSize / 8192);
       EXPECT_GT(result.floor_ratio().value_or(0), 0);
       // Each round of such a profile starts on an empty device, whose counters start anew.
-      if (traits_of(profile).empty) EXPECT_EQ(result.stats.writes, kSize / 8192);
+      if (traits_of(profile).empty) {
+        EXPECT_EQ(result.stats.writes, kSize / 8192);
+      }
     }
   }
   EXPECT_FALSE(run(options, Profile::verify).floor_ratio());
