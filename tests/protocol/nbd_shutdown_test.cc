@@ -59,6 +59,18 @@ TEST_F(NbdShutdown, WithForceNobodyIsWaitedFor) {
   EXPECT_LT(Clock::now() - begin, kSoon);
 }
 
+TEST_F(NbdShutdown, OnlyClientsThatDoNotReadAreWaitedFor) {
+  options.drain_time = std::chrono::minutes(1);
+  start();
+  NbdClient resting = enter(), silent = connect(), halfway = enter();
+  EXPECT_EQ(silent.receive(18).size(), 18U);
+  ASSERT_TRUE(halfway.send(encode_command({.type = nbd::kCmdWrite, .length = 500000}, Bytes(9))));
+  const auto begin = Clock::now();
+  EXPECT_TRUE(server->stop(false));
+  EXPECT_LT(Clock::now() - begin, kSoon);
+  EXPECT_TRUE(resting.at_end());
+}
+
 TEST_F(NbdShutdown, WhatWasReceivedIsDoneAndAnswered) {
   start();
   NbdClient client = enter();
