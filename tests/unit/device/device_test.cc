@@ -220,7 +220,7 @@ TEST(SameFilled, EveryPatternAndEveryNearMiss) {
 
 // The new pattern is stored before the old one goes, on a device whose every page holds one.
 TEST(SameFilled, WidePatternsReplaceEachOtherOnAFullDevice) {
-  for (const std::uint64_t pages : {1, 100}) {
+  for (const std::uint64_t pages : {std::uint64_t{1}, std::uint64_t{100}}) {
     auto device = create_device({.size_bytes = pages * kPageBytes}).value();
     std::mt19937_64 random(8);
     for (int round = 0; round < 3; ++round) {
