@@ -68,16 +68,6 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-void serve(fuse_session* session, ExportedDisk& disk) {
-  fuse_loop_config* config = fuse_loop_cfg_create();
-  fuse_loop_cfg_set_clone_fd(config, 0);
-  fuse_loop_cfg_set_max_threads(
-      config, std::clamp(std::thread::hardware_concurrency(), kThreadsMin, kThreadsMax));
-  fuse_session_loop_mt(session, config);
-  fuse_loop_cfg_destroy(config);
-  disk.all_closed();
-}
-
 }  // namespace
 
 FuseFile::FuseFile(Device& device, bool read_only, std::string mount_dir)
@@ -136,11 +126,27 @@ Result<void> FuseFile::start_threads() {
   try {
     const SignalsBlocked blocked;
     waker_ = std::thread([this] { wake_session(); });
-    serve_ = std::thread([this] { serve(session_.get(), disk_); });
+    serve_ = std::thread([this] { serve(); });
   } catch (const std::system_error& error) {
     return fail_errno(error.code().value(), mount_dir_ + ": thread");
   }
   return {};
+}
+
+void FuseFile::serve() {
+  fuse_loop_config* config = fuse_loop_cfg_create();
+  fuse_loop_cfg_set_clone_fd(config, 0);
+  fuse_loop_cfg_set_max_threads(
+      config, std::clamp(std::thread::hardware_concurrency(), kThreadsMin, kThreadsMax));
+  fuse_session_loop_mt(session_.get(), config);
+  fuse_loop_cfg_destroy(config);
+  // Whether it was asked to end or could not go on, as where no thread was to be had: as root this
+  // aborts the connection, so that nobody waits for an answer. To close it would do the same, were
+  // it not for children that inherited the descriptor.
+  if (const std::optional<Mount> top = find_mount(mount_dir_); top && is_ours(*top)) {
+    static_cast<void>(::umount2(mount_dir_.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW));
+  }
+  disk_.all_closed();
 }
 
 // The session's threads sleep in the kernel and see that the session has ended only when a request
@@ -164,11 +170,6 @@ Result<void> FuseFile::unmount() {
       ending_.notify_all();
     }
     if (serve_.joinable()) serve_.join();
-    // As root this aborts the connection. To close it would do the same, were it not for children
-    // that inherited the descriptor: requests would hang for as long as one of those lives.
-    if (const std::optional<Mount> top = find_mount(mount_dir_); top && is_ours(*top)) {
-      static_cast<void>(::umount2(mount_dir_.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW));
-    }
     fuse_session_unmount(session_.get());  // closes the connection
     if (waker_.joinable()) waker_.join();
     root_.reset();

@@ -37,6 +37,7 @@ class FuseFile {
   FuseFile(Device& device, bool read_only, std::string mount_dir);
   Result<void> start();
   Result<void> start_threads();
+  void serve();
   void wake_session();
 
   ExportedDisk disk_;
