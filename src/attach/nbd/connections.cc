@@ -30,8 +30,10 @@ void tune(int fd) {
   socklen_t length = sizeof domain;
   if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0) return;
   if (domain == AF_UNIX) {
-    // Large reads go out in few wake-ups of the client. TCP sizes its own buffers.
+    // Large reads go out in few wake-ups of the client. The second call passes the system's bound,
+    // where we may. TCP sizes its own buffers.
     set_option(fd, SOL_SOCKET, SO_SNDBUF, 1 << 20);
+    set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, 1 << 20);
     return;
   }
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);

@@ -17,7 +17,8 @@
 namespace uzram::attach::nbd {
 namespace {
 
-constexpr int kBacklog = 128;
+// A Unix client that connects without blocking fails when this is used up: as much as there is.
+constexpr int kBacklog = SOMAXCONN;
 
 tl::unexpected<Error> refuse(Status status, const NbdAddress& address, const std::string& why) {
   return fail(status, to_string(address) + ": " + why);
