@@ -4,6 +4,7 @@
 
 #include "attach/loop/loop.h"
 #include "attach/nbd/address.h"
+#include "attach/nbd/listener.h"
 #include "attach/nbd/server.h"
 
 namespace uzram::cli {
@@ -33,6 +34,14 @@ Result<std::unique_ptr<attach::Attachment>> start_loop(const AttachmentHome& hom
   options.block_size = home.block_size;
   options.file_only = ::geteuid() != 0;
   return attach::start_loop(home.device, options);
+}
+
+// A listener takes a stale socket's place, refuses to take a live one's, and leaves none behind:
+// listening for a moment is all that it takes.
+void remove_stale_socket(const std::string& address) {
+  const auto parsed = attach::parse_nbd_address(address);
+  if (!parsed || ::access(parsed->path.c_str(), F_OK) != 0) return;
+  static_cast<void>(attach::nbd::Listener::open(*parsed));
 }
 
 }  // namespace
@@ -68,8 +77,14 @@ bool can_have_loop_device() {
          ::access("/dev/fuse", R_OK | W_OK) == 0;
 }
 
-Result<void> clean_up_attachments(const control::DeviceFiles& files) {
-  // The socket of NBD is an ordinary file, which goes with the device's other files.
+Result<void> clean_up_attachments(const control::DeviceFiles& files,
+                                  const Result<control::DeviceRecord>& record) {
+  remove_stale_socket("unix:" + files.nbd_socket);
+  if (record) {
+    for (const control::AttachmentRecord& attachment : record->attachments) {
+      if (attachment.argument.starts_with("unix:")) remove_stale_socket(attachment.argument);
+    }
+  }
   return attach::clean_up_loop(files.loop_dir);
 }
 

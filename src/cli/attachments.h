@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "attach/attachment.h"
+#include "control/device_record.h"
 #include "control/runtime_dir.h"
 #include "uzram/device.h"
 
@@ -43,8 +44,10 @@ Result<std::unique_ptr<attach::Attachment>> start_attachment(const AttachmentHom
 // Whether this kernel and user can have /dev/loopN on a FUSE file.
 bool can_have_loop_device();
 
-// Removes what the attachments of a dead device have left. Nothing to do is success.
-Result<void> clean_up_attachments(const control::DeviceFiles& files);
+// Removes what the attachments of a dead device have left; `record` is the device's last, where
+// there is one. What is another's by now is left alone. Nothing to do is success.
+Result<void> clean_up_attachments(const control::DeviceFiles& files,
+                                  const Result<control::DeviceRecord>& record);
 
 }  // namespace uzram::cli
 

@@ -88,11 +88,18 @@ class DeviceProcess final : public control::Host {
   bool shut_down();
 
  private:
-  using Attachments = std::vector<std::unique_ptr<attach::Attachment>>;
+  struct Attached {
+    AttachmentSpec spec;
+    std::unique_ptr<attach::Attachment> way_in;
+  };
+  using Attachments = std::vector<Attached>;
 
   Attachments::iterator find(std::string_view kind) UZRAM_REQUIRES(mutex_) {
     return std::find_if(attachments_.begin(), attachments_.end(),
-                        [kind](const auto& attachment) { return attachment->kind() == kind; });
+                        [kind](const Attached& attached) { return attached.spec.kind == kind; });
+  }
+  static control::AttachmentRecord record_of(const Attached& attached) {
+    return {attached.spec.kind, attached.way_in->where(), attached.spec.argument};
   }
   control::DeviceRecord make_record() const UZRAM_REQUIRES(mutex_);
   unsigned count_clients() const UZRAM_REQUIRES(mutex_);
@@ -137,11 +144,11 @@ Result<void> DeviceProcess::bring_up() {
 Result<void> DeviceProcess::start(const AttachmentSpec& spec) {
   const auto same = find(spec.kind);
   if (same != attachments_.end()) {
-    return fail(Status::exists, spec.kind + ": attached already, at " + (*same)->where());
+    return fail(Status::exists, spec.kind + ": attached already, at " + same->way_in->where());
   }
   auto started = start_attachment({*device_, options_.name, files_, options_.block_size}, spec);
   if (!started) return tl::unexpected(started.error());
-  attachments_.push_back(std::move(*started));
+  attachments_.push_back({spec, std::move(*started)});
   return {};
 }
 
@@ -163,15 +170,13 @@ control::DeviceRecord DeviceProcess::make_record() const {
   record.size_bytes = device_->size_bytes();
   record.block_size_bytes = options_.block_size;
   record.read_only = options_.device.read_only;
-  for (const auto& attachment : attachments_) {
-    record.attachments.push_back({attachment->kind(), attachment->where()});
-  }
+  for (const Attached& attached : attachments_) record.attachments.push_back(record_of(attached));
   return record;
 }
 
 unsigned DeviceProcess::count_clients() const {
   unsigned count = 0;
-  for (const auto& attachment : attachments_) count += attachment->clients();
+  for (const Attached& attached : attachments_) count += attached.way_in->clients();
   return count;
 }
 
@@ -200,11 +205,11 @@ Result<control::AttachmentRecord> DeviceProcess::attach(std::string_view kind,
   if (stopping_) return fail(Status::shutting_down, "'" + options_.name + "': is being stopped");
   if (auto started = start(*spec); !started) return tl::unexpected(started.error());
   if (auto published = publish(); !published) {
-    static_cast<void>(attachments_.back()->stop(true));
+    static_cast<void>(attachments_.back().way_in->stop(true));
     attachments_.pop_back();
     return tl::unexpected(published.error());
   }
-  return control::AttachmentRecord{attachments_.back()->kind(), attachments_.back()->where()};
+  return record_of(attachments_.back());
 }
 
 Result<void> DeviceProcess::detach(std::string_view kind, bool force) {
@@ -213,9 +218,9 @@ Result<void> DeviceProcess::detach(std::string_view kind, bool force) {
   if (found == attachments_.end()) {
     return fail(Status::not_found, "'" + std::string(kind) + "': not attached");
   }
-  if (auto stopped = (*found)->stop(false); !stopped) {
+  if (auto stopped = found->way_in->stop(false); !stopped) {
     if (!force) return stopped;
-    static_cast<void>((*found)->stop(true));
+    static_cast<void>(found->way_in->stop(true));
   }
   attachments_.erase(found);
   return publish();
@@ -238,13 +243,13 @@ Result<void> DeviceProcess::stop(bool force) {
 // gone.
 Result<void> DeviceProcess::stop_attachments(bool force) {
   std::stable_partition(attachments_.begin(), attachments_.end(),
-                        [](const auto& attachment) { return attachment->kind() != "nbd"; });
+                        [](const Attached& attached) { return attached.spec.kind != "nbd"; });
   while (!attachments_.empty()) {
-    auto stopped = attachments_.front()->stop(false);
+    auto stopped = attachments_.front().way_in->stop(false);
     if (!stopped && !force) return stopped;
     if (!stopped) {
       base::log(base::LogLevel::warning, "forced: " + stopped.error().message);
-      static_cast<void>(attachments_.front()->stop(true));
+      static_cast<void>(attachments_.front().way_in->stop(true));
     }
     attachments_.erase(attachments_.begin());
   }
@@ -275,8 +280,6 @@ Result<base::Fd> make_stop_event() {
 // Everything between taking the name and giving it back.
 Result<void> serve_named(const StartOptions& options, const control::DeviceFiles& files,
                          control::DeviceLock& lock, int signals, const Ready& ready) {
-  // What a killed process of this name has left would be in the way of a new one.
-  if (auto cleaned = clean_up_attachments(files); !cleaned) return cleaned;
   auto device = create_device(options.device);
   if (!device) return tl::unexpected(device.error());
   auto stop_event = make_stop_event();
@@ -302,9 +305,18 @@ Result<void> serve_device(const StartOptions& options, const control::RuntimeDir
   auto lock = control::DeviceLock::take(dir, options.name);
   if (!lock) return tl::unexpected(lock.error());
   const control::DeviceFiles files = dir.files(options.name);
+  // What a killed process of this name has left would be in the way of a new one. Its record and
+  // socket go at once: with the lock held they would be taken for ours.
+  const auto last = control::read_record(files.record);
   const bool fresh = !dir.has_leftovers(options.name);
+  lock->remove_leftovers(files);
+  if (auto cleaned = clean_up_attachments(files, last); !cleaned) {
+    // A lock without a holder keeps the device listed, as dead, until it can be cleared.
+    if (fresh) lock->remove_files(files);
+    return cleaned;
+  }
   auto served = serve_named(options, files, *lock, signals->get(), ready);
-  if (!served && fresh) lock->remove_files(files);
+  lock->remove_files(files);
   return served;
 }
 

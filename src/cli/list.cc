@@ -29,7 +29,7 @@ std::optional<Listed> look_at(const control::RuntimeDir& dir, const std::string&
   }
   listed.record.name = name;
   if (dir.lock_state(name) == control::LockState::held) {
-    listed.state = record ? "running" : "starting";
+    listed.state = record && dir.has_socket(name) ? "running" : "starting";
   } else {
     listed.state = "dead";
     if (!dir.has_files(name)) return std::nullopt;

@@ -49,7 +49,9 @@ std::string as_tables(const Json& stat, const control::DeviceRecord& record) {
   text += format_table(rows);
   if (record.attachments.empty()) return text;
   std::vector<TableRow> attachments = {{"ATTACHMENT", "WHERE"}};
-  for (const auto& [kind, where] : record.attachments) attachments.push_back({kind, where});
+  for (const control::AttachmentRecord& attachment : record.attachments) {
+    attachments.push_back({attachment.kind, attachment.where});
+  }
   return text + "\n" + format_table(attachments);
 }
 

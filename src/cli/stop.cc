@@ -21,7 +21,8 @@ Result<void> clear_dead(const control::RuntimeDir& dir, const std::string& name)
   }
   if (!lock) return tl::unexpected(lock.error());
   const control::DeviceFiles files = dir.files(name);
-  if (auto cleaned = clean_up_attachments(files); !cleaned) return cleaned;
+  if (auto cleaned = clean_up_attachments(files, control::read_record(files.record)); !cleaned)
+    return cleaned;
   lock->remove_files(files);
   return {};
 }

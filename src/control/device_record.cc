@@ -50,7 +50,9 @@ Result<std::string> read_file(const std::string& path) {
 nlohmann::json to_json(const DeviceRecord& record) {
   nlohmann::json attachments = nlohmann::json::array();
   for (const AttachmentRecord& attachment : record.attachments) {
-    attachments.push_back({{"kind", attachment.kind}, {"where", attachment.where}});
+    attachments.push_back({{"kind", attachment.kind},
+                           {"where", attachment.where},
+                           {"argument", attachment.argument}});
   }
   return {{"name", record.name},           {"pid", record.pid},
           {"type", record.type},           {"algo", record.algo},
@@ -69,8 +71,9 @@ Result<DeviceRecord> record_of_json(const nlohmann::json& json) {
     json.at("block_size").get_to(record.block_size_bytes);
     json.at("read_only").get_to(record.read_only);
     for (const nlohmann::json& attachment : json.at("attachments")) {
-      record.attachments.push_back(
-          {attachment.at("kind").get<std::string>(), attachment.at("where").get<std::string>()});
+      record.attachments.push_back({attachment.at("kind").get<std::string>(),
+                                    attachment.at("where").get<std::string>(),
+                                    attachment.at("argument").get<std::string>()});
     }
     return record;
   } catch (const nlohmann::json::exception& error) {

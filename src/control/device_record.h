@@ -16,8 +16,9 @@
 namespace uzram::control {
 
 struct AttachmentRecord {
-  std::string kind;   // "nbd", "loop"
-  std::string where;  // URI or path that a client opens
+  std::string kind;      // "nbd", "loop"
+  std::string where;     // URI or path that a client opens
+  std::string argument;  // as it was asked for: "auto", "unix:PATH"; may be empty
   friend bool operator==(const AttachmentRecord&, const AttachmentRecord&) = default;
 };
 

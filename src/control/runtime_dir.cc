@@ -144,9 +144,12 @@ LockState RuntimeDir::lock_state(std::string_view name) const {
   return lock.l_type == F_UNLCK ? LockState::free : LockState::held;
 }
 
+bool RuntimeDir::has_socket(std::string_view name) const {
+  return exists(files(name).socket);
+}
+
 bool RuntimeDir::has_leftovers(std::string_view name) const {
-  const DeviceFiles all = files(name);
-  return exists(all.socket) || exists(all.record);
+  return has_socket(name) || exists(files(name).record);
 }
 
 bool RuntimeDir::has_files(std::string_view name) const {
@@ -169,12 +172,17 @@ Result<DeviceLock> DeviceLock::take(const RuntimeDir& dir, std::string_view name
   return fail(Status::busy, path + ": is being removed all the time");
 }
 
-void DeviceLock::remove_files(const DeviceFiles& files) {
+void DeviceLock::remove_leftovers(const DeviceFiles& files) {
   if (!file_) return;
-  for (const std::string& path :
-       {files.socket, files.nbd_socket, files.record, files.record + ".tmp", files.lock}) {
+  for (const std::string& path : {files.socket, files.record, files.record + ".tmp"}) {
     ::unlink(path.c_str());
   }
+}
+
+void DeviceLock::remove_files(const DeviceFiles& files) {
+  if (!file_) return;
+  remove_leftovers(files);
+  ::unlink(files.lock.c_str());
   file_.reset();
 }
 

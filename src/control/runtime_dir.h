@@ -45,6 +45,7 @@ class RuntimeDir {
   // Whether any file of the device is here; whether any but its lock is.
   bool has_files(std::string_view name) const;
   bool has_leftovers(std::string_view name) const;
+  bool has_socket(std::string_view name) const;
 
  private:
   explicit RuntimeDir(std::string path) : path_(std::move(path)) {}
@@ -57,8 +58,9 @@ class RuntimeDir {
 class DeviceLock {
  public:
   static Result<DeviceLock> take(const RuntimeDir& dir, std::string_view name);
-  // Removes every file of the device, the lock last, and frees the name. Only once: the files may
-  // be another's from then on.
+  // Removes what a dead device of this name is known by, but for the lock.
+  void remove_leftovers(const DeviceFiles& files);
+  // Removes the lock, too, and frees the name. Only once: the files may be another's from then on.
   void remove_files(const DeviceFiles& files);
 
  private:

@@ -37,7 +37,8 @@ class Life(CommandLine):
         self.assertEqual({key: device[key] for key in ("name", "state", "type", "algo", "size")},
                          {"name": "a", "state": "running", "type": "zram", "algo": "zstd",
                           "size": 16 << 20})
-        self.assertEqual(device["attachments"], [{"kind": "nbd", "where": where}])
+        self.assertEqual(device["attachments"],
+                         [{"kind": "nbd", "where": where, "argument": "auto"}])
         self.assertEqual(os.stat(self.run_dir).st_mode & 0o777, 0o700)
         self.assertEqual(os.stat(os.path.join(self.run_dir, "a.sock")).st_mode & 0o777, 0o600)
         self.assertRegex(self.ok("list"), r"(?m)^a +\d+ +running +zram +zstd +16\.0M +nbd")
@@ -103,12 +104,27 @@ class Life(CommandLine):
         device = self.device("a")
         self.assertEqual((device["state"], device["type"], device["size"]),
                          ("dead", "zram", 16 << 20))
-        self.assertEqual(device["attachments"], [{"kind": "nbd", "where": where}])
+        self.assertEqual([a["where"] for a in device["attachments"]], [where])
         self.assertRegex(self.ok("list"), r"(?m)^a .* dead ")
         for args in (["stat", "a"], ["get", "a", "mm_stat"], ["reset", "a"], ["attach", "a", "nbd"]):
             self.assertIn("is dead", self.refused(1, *args))
         self.ok("stop", "a")
         self.assertEqual((self.devices(), self.left()), ([], []))
+
+    def test_clearing_takes_the_sockets_of_the_dead_alone(self):
+        dead = os.path.join(self.temp.name, "dead socket")
+        self.start("a", "--nbd", f"unix:{dead}")
+        self.kill(self.device("a")["pid"])
+        self.assertTrue(os.path.exists(dead))
+        self.ok("stop", "a")
+        self.assertFalse(os.path.exists(dead))
+
+        self.start("a", "--nbd", f"unix:{dead}")
+        self.kill(self.device("a")["pid"])
+        self.start("b", "--nbd", f"unix:{dead}")
+        self.ok("stop", "a")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(dead)
 
     def test_a_killed_device_can_be_started_again(self):
         for _ in range(3):

@@ -13,7 +13,8 @@ namespace uzram::control {
 namespace {
 
 const DeviceRecord kRecord = {
-    "a", 4711, "zram", "lz4", 1 << 30, 512, true, {{"nbd", "nbd://h:1/a"}, {"loop", "/dev/loop7"}}};
+    "a",     4711, "zram", "lz4",
+    1 << 30, 512,  true,   {{"nbd", "nbd://h:1/a", "tcp:h:1"}, {"loop", "/dev/loop7", ""}}};
 
 TEST(DeviceRecord, IsReadBackAsWritten) {
   const test::TempDir temp;

@@ -20,7 +20,7 @@ class FakeHost final : public control::Host {
 
   Device& device() override { return device_; }
   control::DeviceRecord record() const override {
-    return {"fake", 4711, "ram", "-", kSizeBytes, 4096, false, {{"nbd", "nbd://here"}}};
+    return {"fake", 4711, "ram", "-", kSizeBytes, 4096, false, {{"nbd", "nbd://here", "auto"}}};
   }
   unsigned clients() const override { return clients_now; }
   Result<void> reset(bool force) override {
@@ -35,7 +35,7 @@ class FakeHost final : public control::Host {
                                            std::string_view argument) override {
     const auto done = act("attach " + std::string(kind) + " " + std::string(argument));
     if (!done) return tl::unexpected(done.error());
-    return control::AttachmentRecord{std::string(kind), "there"};
+    return control::AttachmentRecord{std::string(kind), "there", std::string(argument)};
   }
 
   unsigned clients_now = 0;
