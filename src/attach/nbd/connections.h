@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <string>
 #include <string_view>
 #include <thread>
 

@@ -1,6 +1,5 @@
 #include "attach/nbd/handshake.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>

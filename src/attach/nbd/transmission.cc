@@ -1,7 +1,5 @@
 #include "attach/nbd/transmission.h"
 
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "attach/nbd/protocol.h"
