@@ -3,6 +3,7 @@
 // The seed is printed; UZRAM_SEED runs another one and UZRAM_MODEL_OPS more operations.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -100,8 +101,8 @@ class DeviceModel : public testing::TestWithParam<Case> {
         std::min<std::uint64_t>(length, (kPageBytes - offset % kPageBytes) % kPageBytes);
     std::vector<std::byte> now(head);
     ASSERT_EQ(device_->read(offset, now), Status::ok);
-    if (std::memcmp(now.data(), data.data(), head) == 0) {
-      std::memcpy(model_.data() + offset, data.data(), head);
+    if (std::equal(now.begin(), now.end(), data.begin())) {
+      std::copy(now.begin(), now.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
     }
     const std::uint64_t whole_end = (offset + length) / kPageBytes * kPageBytes;
     std::uint64_t at = offset + head;

@@ -122,12 +122,12 @@ TEST_P(AtTheLimit, FollowsTheLimitUpAndDown) {
   device_->set_mem_limit(kLimit * 2);
   ASSERT_EQ(put(end_, noise_.back()), Status::ok);
   device_->set_mem_limit(kLimit / 4);
-  // What is paid for already may still be used; nothing more is taken.
+  // What is paid for already may still be used; nothing more is taken. Compaction may give back.
   const std::uint64_t used = device_->stats().mem_used_total;
   std::uint64_t extra = 0;
   while (put(end_ + 1000 + extra, noise()) == Status::ok) ++extra;
   EXPECT_LT(extra, 2048U);
-  EXPECT_EQ(device_->stats().mem_used_total, used);
+  EXPECT_LE(device_->stats().mem_used_total, used);
   ASSERT_EQ(get(end_), noise_.back());
   for (std::uint64_t page = 0; page < 100; ++page) ASSERT_EQ(get(page), text_);
   device_->set_mem_limit(0);
