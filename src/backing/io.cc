@@ -1,0 +1,27 @@
+#include <algorithm>
+
+#include "backing/store.h"
+
+namespace uzram::backing {
+
+Status check_io(const Io& io, std::uint64_t block_count) noexcept {
+  const std::uint64_t length = io.data.size();
+  const auto address = reinterpret_cast<std::uintptr_t>(io.data.data());
+  if (length == 0 || (io.offset | length | address) % kBlockBytes != 0) {
+    return Status::invalid_argument;
+  }
+  const std::uint64_t first = io.offset / kBlockBytes;
+  if (first >= block_count || length / kBlockBytes > block_count - first) {
+    return Status::out_of_range;
+  }
+  return Status::ok;
+}
+
+ByteRange clip_discard(std::uint64_t first_block, std::uint64_t count,
+                       std::uint64_t block_count) noexcept {
+  if (first_block >= block_count) return {};
+  const std::uint64_t clipped = std::min(count, block_count - first_block);
+  return {first_block * kBlockBytes, clipped * kBlockBytes};
+}
+
+}  // namespace uzram::backing
