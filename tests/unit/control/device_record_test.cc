@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/unit/control/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace uzram::control {
 namespace {

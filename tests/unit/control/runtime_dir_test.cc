@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "tests/unit/control/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace uzram::control {
 namespace {

@@ -13,8 +13,8 @@
 #include "control/json_rpc.h"
 #include "control/methods.h"
 #include "control/unix_socket.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/control/fake_host.h"
-#include "tests/unit/control/temp_dir.h"
 
 namespace uzram::control {
 namespace {

@@ -1,6 +1,9 @@
-#include <algorithm>
-
 #include "backing/store.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "backing/file_store.h"
 
 namespace uzram::backing {
 
@@ -22,6 +25,14 @@ ByteRange clip_discard(std::uint64_t first_block, std::uint64_t count,
   if (first_block >= block_count) return {};
   const std::uint64_t clipped = std::min(count, block_count - first_block);
   return {first_block * kBlockBytes, clipped * kBlockBytes};
+}
+
+Result<std::unique_ptr<Store>> open_store(const std::string& where) {
+  if (where.empty()) return fail(Status::invalid_argument, "backing store: the path is empty");
+  if (where.find('\0') != std::string::npos) {
+    return fail(Status::invalid_argument, "backing store: the path holds a NUL");
+  }
+  return open_file_store(where);
 }
 
 }  // namespace uzram::backing

@@ -2,8 +2,8 @@
 //
 // What: made under the system's place for temporary files, removed with all that is in it.
 // Units: none. Ownership: owns the directory. Threading: one thread. Errors: aborts the test.
-#ifndef UZRAM_TESTS_UNIT_CONTROL_TEMP_DIR_H_
-#define UZRAM_TESTS_UNIT_CONTROL_TEMP_DIR_H_
+#ifndef UZRAM_TESTS_SUPPORT_TEMP_DIR_H_
+#define UZRAM_TESTS_SUPPORT_TEMP_DIR_H_
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -34,4 +34,4 @@ class TempDir {
 
 }  // namespace uzram::test
 
-#endif  // UZRAM_TESTS_UNIT_CONTROL_TEMP_DIR_H_
+#endif  // UZRAM_TESTS_SUPPORT_TEMP_DIR_H_
