@@ -28,6 +28,11 @@ class Attachment {
   // behind. Returns the first thing that could not be undone (say, a loop device that is mounted:
   // busy, and the attachment goes on serving unless `force`). Safe to call again.
   virtual Result<void> stop(bool force) = 0;
+  // Keeps clients out, so that the device's data can be dropped at once: busy, naming a client,
+  // while any has it open. From success until `release` newcomers wait, or are refused where they
+  // want a block device for themselves (mount, swapon).
+  virtual Result<void> hold() = 0;
+  virtual void release() noexcept = 0;
 
  protected:
   Attachment() = default;

@@ -92,7 +92,8 @@ void add_reset(CLI::App& app, int& exit_code) {
       app, exit_code, "reset",
       "Drop all data and counters of a device; size, codec, limit and attachments stay", run_reset);
   add_positional(command, "NAME", arguments.name, "Name of the device");
-  add_flag(command, "--force", arguments.force, "Also while clients have the device open");
+  add_flag(command, "--force", arguments.force,
+           "Also while clients have the device open; what they have cached stays theirs");
 }
 
 void add_list(CLI::App& app, int& exit_code) {

@@ -109,6 +109,7 @@ class DeviceProcess final : public control::Host {
   Result<void> start(const AttachmentSpec& spec) UZRAM_REQUIRES(mutex_);
   Result<void> start_best() UZRAM_REQUIRES(mutex_);
   Result<void> stop_attachments(bool force) UZRAM_REQUIRES(mutex_);
+  Result<void> hold_attachments() UZRAM_REQUIRES(mutex_);
 
   const StartOptions options_;
   const control::DeviceFiles files_;
@@ -189,11 +190,25 @@ std::string DeviceProcess::lines() const {
 }
 
 Result<void> DeviceProcess::reset(bool force) {
-  if (const unsigned count = clients(); count != 0 && !force) {
-    return fail(Status::busy, "'" + options_.name + "': in use, " + std::to_string(count) +
-                                  (count == 1 ? " client has" : " clients have") + " it open");
+  const base::MutexLock lock(mutex_);
+  if (force) {
+    device_->reset();
+    return {};
   }
+  if (auto held = hold_attachments(); !held) return held;
   device_->reset();
+  for (const Attached& attached : attachments_) attached.way_in->release();
+  return {};
+}
+
+// All of them, or none.
+Result<void> DeviceProcess::hold_attachments() {
+  for (auto at = attachments_.begin(); at != attachments_.end(); ++at) {
+    auto held = at->way_in->hold();
+    if (held) continue;
+    while (at != attachments_.begin()) (--at)->way_in->release();
+    return fail(held.error().status, "'" + options_.name + "': in use: " + held.error().message);
+  }
   return {};
 }
 

@@ -33,7 +33,7 @@ Result<std::string> wanted_path() {
   if (path.empty()) {
     path = environment("XDG_RUNTIME_DIR");
     if (path.empty()) {
-      return fail(Status::not_found,
+      return fail(Status::not_supported,
                   "runtime directory: neither UZRAM_RUNTIME_DIR nor XDG_RUNTIME_DIR is set");
     }
     path += "/uzram";

@@ -187,6 +187,22 @@ TEST_F(NbdLimits, AClientThatStopsWithinARequestIsDropped) {
   EXPECT_TRUE(client.at_end());
 }
 
+TEST_F(NbdLimits, AClientThatDripsIsDropped) {
+  options.stall_time = milliseconds(300);
+  start();
+  const Bytes small = encode_command({.type = nbd::kCmdWrite, .length = 4096}, Bytes(4096));
+  const Bytes large = encode_command({.type = nbd::kCmdWrite, .length = 200000}, Bytes(200000));
+  for (const Bytes& message : {small, large}) {
+    NbdClient client = enter();
+    std::size_t sent = 0;
+    while (sent < message.size() && client.send(std::span(message).subspan(sent, 1))) {
+      ++sent;
+      ::poll(nullptr, 0, 10);
+    }
+    EXPECT_LT(sent, message.size());
+  }
+}
+
 TEST_F(NbdLimits, AnIdleClientMayRestAsLongAsItLikes) {
   options.stall_time = milliseconds(50);
   start();

@@ -47,6 +47,39 @@ TEST_F(NbdShutdown, EndsInTimeWithClientsAtEveryPointOfTheProtocol) {
   EXPECT_EQ(open_files(), files);
 }
 
+TEST_F(NbdShutdown, HeldItTakesNobodyInUntilItIsReleased) {
+  start();
+  {
+    NbdClient client = enter();
+    const auto held = server->hold();
+    ASSERT_FALSE(held);
+    EXPECT_EQ(held.error().status, Status::busy);
+    EXPECT_NE(held.error().message.find("1 client is connected"), std::string::npos);
+    ASSERT_TRUE(client.send(encode_command({.type = nbd::kCmdDisc})));
+    EXPECT_TRUE(client.at_end());
+  }
+  ASSERT_TRUE(server->hold());
+  NbdClient newcomer = connect();
+  ASSERT_TRUE(newcomer.greet());
+  ASSERT_TRUE(newcomer.send(encode_option(nbd::kOptGo, encode_go("disk0"))));
+  EXPECT_EQ(server->clients(), 0U);
+  server->release();
+  OptionReply reply = newcomer.receive_option_reply();
+  while (reply.type == nbd::kRepInfo) reply = newcomer.receive_option_reply();
+  EXPECT_EQ(reply.type, nbd::kRepAck);
+  EXPECT_EQ(server->clients(), 1U);
+  EXPECT_FALSE(server->hold());
+}
+
+TEST_F(NbdShutdown, EndsWhileItIsHeld) {
+  start();
+  ASSERT_TRUE(server->hold());
+  NbdClient waiting = connect();
+  ASSERT_TRUE(waiting.greet());
+  ASSERT_TRUE(waiting.send(encode_option(nbd::kOptGo, encode_go("disk0"))));
+  EXPECT_TRUE(server->stop(false));
+}
+
 TEST_F(NbdShutdown, WithForceNobodyIsWaitedFor) {
   options.drain_time = std::chrono::hours(1);
   start(8 << 20);

@@ -17,13 +17,13 @@
 
 #include "attach/loop/loop.h"
 #include "attach/loop/mount_table.h"
+#include "attach/loop/session_loop.h"
 
 namespace uzram::attach {
 namespace {
 
 // Two keep a loop device busy; more cores than that only help large writes with a slow codec.
 constexpr unsigned kThreadsMin = 2;
-constexpr unsigned kThreadsMax = 8;
 
 // libfuse writes its errors to standard error; its last line is kept instead, for ours.
 thread_local std::array<char, 256> last_fuse_message{};
@@ -134,12 +134,8 @@ Result<void> FuseFile::start_threads() {
 }
 
 void FuseFile::serve() {
-  fuse_loop_config* config = fuse_loop_cfg_create();
-  fuse_loop_cfg_set_clone_fd(config, 0);
-  fuse_loop_cfg_set_max_threads(
-      config, std::clamp(std::thread::hardware_concurrency(), kThreadsMin, kThreadsMax));
-  fuse_session_loop_mt(session_.get(), config);
-  fuse_loop_cfg_destroy(config);
+  SessionLoop(session_.get())
+      .run(std::clamp(std::thread::hardware_concurrency(), kThreadsMin, ChangeOrder::kChangesMax));
   // Whether it was asked to end or could not go on, as where no thread was to be had: as root this
   // aborts the connection, so that nobody waits for an answer. To close it would do the same, were
   // it not for children that inherited the descriptor.

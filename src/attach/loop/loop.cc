@@ -33,6 +33,8 @@ class LoopAttachment final : public Attachment {
   std::string where() const override { return has_loop() ? loop_path(number_) : file_->path(); }
   unsigned clients() const override;
   Result<void> stop(bool force) override;
+  Result<void> hold() override;
+  void release() noexcept override { held_.reset(); }
 
  private:
   bool has_loop() const noexcept { return number_ >= 0; }
@@ -44,6 +46,7 @@ class LoopAttachment final : public Attachment {
   const Backing backing_;
   const int number_;  // -1: the file alone
   bool stopped_ = false;
+  base::Fd held_;  // the loop device, claimed
 };
 
 unsigned LoopAttachment::clients() const {
@@ -91,6 +94,24 @@ Result<void> LoopAttachment::stop(bool force) {
   stopped_ = true;
   Result<void> unmounted = file_->unmount();
   return detached ? unmounted : detached;
+}
+
+// An exclusive open keeps mounts and swap out, wherever they are made. It is closed again at once,
+// and there is nothing to write back then: who had it open before us is refused here.
+Result<void> LoopAttachment::hold() {
+  if (file_->disk().opens() > (has_loop() ? 1U : 0U)) {
+    return fail(Status::busy,
+                file_->path() + ": open" + (has_loop() ? " beside its loop device" : ""));
+  }
+  if (!has_loop()) return {};
+  held_.reset(::open(where().c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  if (!held_) {
+    if (errno == EBUSY) return tl::unexpected<Error>(in_use("held exclusively"));
+    return fail_errno(errno, where());
+  }
+  if (users_of(where()).count == 0) return {};
+  held_.reset();
+  return tl::unexpected<Error>(in_use("held open"));
 }
 
 Result<void> check_size(std::uint64_t size, unsigned block_size) {

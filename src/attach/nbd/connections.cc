@@ -89,6 +89,8 @@ bool Connections::make_room() {
 void Connections::stop(std::chrono::milliseconds drain) {
   {
     const base::MutexLock lock(mutex_);
+    held_ = false;
+    released_.notify_all();
     // What is in the sockets is still received and answered; then every receive reports the end.
     for (Connection& connection : list_) ::shutdown(connection.socket.get(), SHUT_RD);
     const auto is_over = [](const Connection& c) { return c.phase == Phase::over; };
@@ -100,6 +102,19 @@ void Connections::stop(std::chrono::milliseconds drain) {
     while (!std::all_of(list_.begin(), list_.end(), is_over)) one_over_.wait(mutex_);
   }
   collect();
+}
+
+bool Connections::hold() {
+  const base::MutexLock lock(mutex_);
+  held_ = std::none_of(list_.begin(), list_.end(),
+                       [](const Connection& c) { return c.phase == Phase::transmission; });
+  return held_;
+}
+
+void Connections::release() noexcept {
+  const base::MutexLock lock(mutex_);
+  held_ = false;
+  released_.notify_all();
 }
 
 std::size_t Connections::open() const {
@@ -120,6 +135,7 @@ void Connections::log_client(std::string_view line) noexcept {
 
 bool Connections::enter(Connection& connection) {
   const base::MutexLock lock(mutex_);
+  while (held_) released_.wait(mutex_);
   if (connection.phase != Phase::handshake) return false;
   connection.phase = Phase::transmission;
   return true;
@@ -136,13 +152,16 @@ void Connections::serve(Connection& connection) noexcept {
   } catch (const std::exception& error) {
     log_client(error.what());
   }
-  // The peer learns it now, not when the socket is collected.
+  {
+    const base::MutexLock lock(mutex_);
+    connection.phase = Phase::over;
+    one_over_.notify_all();
+    const std::uint64_t one = 1;
+    (void)!::write(ended_, &one, sizeof one);
+  }
+  // The peer learns it now, not when the socket is collected, and only after it counts no more: who
+  // has left may ask for a reset at once. The socket is there until this thread was joined.
   ::shutdown(connection.socket.get(), SHUT_RDWR);
-  const base::MutexLock lock(mutex_);
-  connection.phase = Phase::over;
-  one_over_.notify_all();
-  const std::uint64_t one = 1;
-  (void)!::write(ended_, &one, sizeof one);
 }
 
 std::string Connections::serve_client(Connection& connection) {

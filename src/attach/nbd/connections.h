@@ -49,6 +49,10 @@ class Connections {
   // Lets every client have the answers to what was received, for `drain` at most; then ends all.
   void stop(std::chrono::milliseconds drain);
 
+  // While held, a client that has finished its handshake waits. False when one is past it.
+  bool hold();
+  void release() noexcept;
+
   std::size_t open() const;
   std::size_t in_transmission() const;
   // A line about a client, held back when there are too many.
@@ -74,6 +78,8 @@ class Connections {
   base::LogLimiter limiter_{5};
   mutable base::Mutex mutex_;
   base::CondVar one_over_;
+  base::CondVar released_;
+  bool held_ UZRAM_GUARDED_BY(mutex_) = false;
   // In the order of their arrival. `phase` of each is guarded too; socket and thread belong to the
   // collecting thread.
   std::list<Connection> list_ UZRAM_GUARDED_BY(mutex_);

@@ -55,6 +55,8 @@ class NbdServer final : public Attachment {
     return static_cast<unsigned>(connections_.in_transmission());
   }
   Result<void> stop(bool force) override;
+  Result<void> hold() override;
+  void release() noexcept override { connections_.release(); }
 
  private:
   void accept_loop();
@@ -86,6 +88,13 @@ Result<void> NbdServer::stop(bool force) {
   listener_.close();
   connections_.stop(force ? std::chrono::milliseconds(0) : drain_time_);
   return {};
+}
+
+Result<void> NbdServer::hold() {
+  if (connections_.hold()) return {};
+  const unsigned count = clients();
+  return fail(Status::busy, where_ + ": in use, " + std::to_string(count) +
+                                (count == 1 ? " client is" : " clients are") + " connected");
 }
 
 void NbdServer::accept_loop() {

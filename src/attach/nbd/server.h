@@ -34,7 +34,8 @@ struct NbdOptions {
   unsigned connections_max = 128;
   unsigned handshake_options_max = 32;
   std::chrono::milliseconds handshake_time{10'000};  // for the whole of it
-  // Longest wait for a peer that stops in the middle of a request or doesn't read replies.
+  // Longest wait for a peer that stops in the middle of a request or doesn't read replies; how long
+  // it may take over one follows from it (Stream::make).
   std::chrono::milliseconds stall_time{30'000};
   // How long stop() lets clients take the answers to what was received.
   std::chrono::milliseconds drain_time{2'000};

@@ -27,9 +27,17 @@ timeval to_timeval(milliseconds time) {
   return value;
 }
 
-std::string seconds(milliseconds time) {
-  const auto tenths = time.count() / 100;
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+// What is left of `parts` when the first bytes are sent.
+std::span<iovec> without(std::span<iovec> parts, std::size_t sent) {
+  while (!parts.empty() && sent >= parts.front().iov_len) {
+    sent -= parts.front().iov_len;
+    parts = parts.subspan(1);
+  }
+  if (sent > 0) {
+    parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + sent;
+    parts.front().iov_len -= sent;
+  }
+  return parts;
 }
 
 bool is_gone(int error) {
@@ -41,10 +49,6 @@ bool is_gone(int error) {
 Result<Stream> Stream::make(int fd, milliseconds stall, std::size_t scratch_bytes) {
   auto buffers = base::MemoryMap::reserve(kInputBytes + scratch_bytes);
   if (!buffers) return tl::unexpected(buffers.error());
-  const timeval send_limit = to_timeval(stall);
-  if (::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &send_limit, sizeof send_limit) != 0) {
-    return fail_errno(errno, "SO_SNDTIMEO");
-  }
   return Stream(fd, stall, std::move(*buffers));
 }
 
@@ -56,15 +60,15 @@ void Stream::end_deadline() {
 }
 
 bool Stream::receive() {
-  const bool idle = begin_ == end_;
-  if (idle) {
+  if (begin_ == end_) {
     begin_ = end_ = 0;
-  } else if (begin_ > 0) {
-    std::memmove(input(), input() + begin_, end_ - begin_);
+  } else {
+    if (!pending_end_) pending_end_ = deadline_for(0);
+    if (begin_ > 0) std::memmove(input(), input() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
-  const std::size_t got = receive_some(input() + end_, kInputBytes - end_, idle);
+  const std::size_t got = receive_some(input() + end_, kInputBytes - end_, pending_end_);
   end_ += got;
   return got > 0;
 }
@@ -80,8 +84,9 @@ bool Stream::take(std::span<std::byte> to) {
   const std::size_t here = std::min(to.size(), end_ - begin_);
   std::memcpy(to.data(), input() + begin_, here);
   consume(here);
+  const auto message_end = deadline_for(to.size());
   for (std::size_t done = here; done < to.size();) {
-    const std::size_t got = receive_some(to.data() + done, to.size() - done, false);
+    const std::size_t got = receive_some(to.data() + done, to.size() - done, message_end);
     if (got == 0) return false;
     done += got;
   }
@@ -91,20 +96,34 @@ bool Stream::take(std::span<std::byte> to) {
 bool Stream::skip(std::uint64_t bytes) {
   const std::size_t here = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, end_ - begin_));
   consume(here);
+  const auto message_end = deadline_for(bytes);
   for (bytes -= here; bytes > 0;) {
     begin_ = end_ = 0;
     const auto room = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kInputBytes));
-    const std::size_t got = receive_some(input(), room, false);
+    const std::size_t got = receive_some(input(), room, message_end);
     if (got == 0) return false;
     bytes -= got;
   }
   return true;
 }
 
-std::size_t Stream::receive_some(std::byte* to, std::size_t room, bool idle) {
-  const auto start = deadline_ || idle ? Clock::time_point{} : Clock::now();
+Stream::Clock::time_point Stream::deadline_for(std::size_t bytes) const {
+  return Clock::now() + stall_ + std::chrono::seconds(bytes / kRateMin);
+}
+
+std::size_t Stream::receive_some(std::byte* to, std::size_t room,
+                                 std::optional<Clock::time_point> message_end) {
+  if (message_end) message_end = std::min(*message_end, Clock::now() + stall_);
   for (;;) {
-    if (deadline_ && !wait_for_deadline()) return 0;
+    if (deadline_) {
+      if (!wait_until(*deadline_, POLLIN)) {
+        why_ = "the handshake was not finished in time";
+        return 0;
+      }
+    } else if (message_end && Clock::now() >= *message_end) {
+      why_ = "a message was not whole in time";
+      return 0;
+    }
     const ssize_t got = ::recv(fd_, to, room, deadline_ ? MSG_DONTWAIT : 0);
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno == EINTR) continue;
@@ -113,56 +132,47 @@ std::size_t Stream::receive_some(std::byte* to, std::size_t room, bool idle) {
       return 0;
     }
     if (deadline_) continue;
-    if (idle) {
+    if (!message_end) {
       buffers_.release(0, buffers_.size());
       pollfd ready{fd_, POLLIN, 0};
       (void)::poll(&ready, 1, -1);
-    } else if (Clock::now() - start >= stall_) {
-      why_ = "nothing came for " + seconds(stall_) + " in the middle of a message";
-      return 0;
     }
   }
 }
 
-bool Stream::wait_for_deadline() {
+bool Stream::wait_until(Clock::time_point end, short events) const {
   for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(*deadline_ - Clock::now());
-    pollfd ready{fd_, POLLIN, 0};
+    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+    if (left.count() <= 0) return false;
+    pollfd ready{fd_, events, 0};
     const int count =
-        left.count() > 0
-            ? ::poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)))
-            : 0;
+        ::poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
     if (count > 0) return true;
-    if (count < 0 && errno == EINTR) continue;
-    why_ = "the handshake was not finished in time";
-    return false;
+    if (count < 0 && errno != EINTR) return false;
   }
 }
 
 bool Stream::send(std::span<iovec> parts) {
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  std::optional<Clock::time_point> message_end;  // known once the peer is waited for
   while (!parts.empty()) {
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
-    const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL);
+    const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) {
-        why_ = "replies were not read for " + seconds(stall_);
+        if (!message_end) message_end = deadline_for(bytes);
+        if (wait_until(std::min(*message_end, Clock::now() + stall_), POLLOUT)) continue;
+        why_ = "replies were not read in time";
       } else if (!is_gone(errno)) {
         why_ = "send: " + std::generic_category().message(errno);
       }
       return false;
     }
-    auto left = static_cast<std::size_t>(sent);
-    while (!parts.empty() && left >= parts.front().iov_len) {
-      left -= parts.front().iov_len;
-      parts = parts.subspan(1);
-    }
-    if (left > 0) {
-      parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + left;
-      parts.front().iov_len -= left;
-    }
+    parts = without(parts, static_cast<std::size_t>(sent));
   }
   return true;
 }

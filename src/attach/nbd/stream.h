@@ -28,9 +28,12 @@ class Stream {
   using Clock = std::chrono::steady_clock;
 
   static constexpr std::size_t kInputBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kRateMin = std::size_t{256} << 10;
 
-  // `stall` bounds each wait for a peer in the middle of a message, either way. `scratch_bytes` are
-  // the caller's, after the input buffer.
+  // `stall` bounds each wait for a peer in the middle of a message, either way, and the message as
+  // a whole but for one second more for every kRateMin bytes: a peer that moves a byte now and then
+  // gets no further than one that stopped. `scratch_bytes` are the caller's, after the input
+  // buffer.
   static Result<Stream> make(int fd, std::chrono::milliseconds stall, std::size_t scratch_bytes);
 
   // From here to end_deadline, receiving fails at `deadline`.
@@ -40,7 +43,10 @@ class Stream {
   // What was received and not yet consumed. Stays in place until the next receive.
   std::span<const std::byte> pending() const { return {input() + begin_, end_ - begin_}; }
   std::byte* pending_data() { return input() + begin_; }
-  void consume(std::size_t bytes) { begin_ += bytes; }
+  void consume(std::size_t bytes) {
+    begin_ += bytes;
+    pending_end_.reset();
+  }
 
   // Waits until at least one more byte is pending; waits for ever when none is and no deadline set.
   bool receive();
@@ -63,15 +69,21 @@ class Stream {
   Stream(int fd, std::chrono::milliseconds stall, base::MemoryMap buffers)
       : fd_(fd), stall_(stall), buffers_(std::move(buffers)) {}
   std::byte* input() const { return buffers_.data(); }
-  // One recv, 0 when the stream is over.
-  std::size_t receive_some(std::byte* to, std::size_t room, bool idle);
-  bool wait_for_deadline();
+  // When a message of so many bytes, of which some are there or sent, must be whole.
+  Clock::time_point deadline_for(std::size_t bytes) const;
+  // One recv, 0 when the stream is over. Waits for a peer at rest, whose `message_end` is nothing,
+  // without end.
+  std::size_t receive_some(std::byte* to, std::size_t room,
+                           std::optional<Clock::time_point> message_end);
+  bool wait_until(Clock::time_point end, short events) const;
 
   int fd_;
   std::chrono::milliseconds stall_;
   base::MemoryMap buffers_;
   std::size_t begin_ = 0, end_ = 0;  // pending bytes, within the input buffer
   std::optional<Clock::time_point> deadline_;
+  // Of the message that the pending bytes begin, once they have been waited for.
+  std::optional<Clock::time_point> pending_end_;
   std::string why_;
 };
 

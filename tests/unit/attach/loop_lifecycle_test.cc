@@ -47,6 +47,25 @@ bool reads(const std::string& device) {
   return run("dd if=" + device + " of=/dev/null bs=4k count=1 iflag=direct") == 0;
 }
 
+TEST_F(LoopTest, HeldItIsNobodyElses) {
+  test::FakeDevice device(8 * kMiB);
+  const auto attachment = start(device, options());
+  const std::string where = attachment->where();
+  {
+    const base::Fd user(::open(where.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+    ASSERT_TRUE(user);
+    const auto held = attachment->hold();
+    ASSERT_FALSE(held);
+    EXPECT_EQ(held.error().status, Status::busy);
+  }
+  ASSERT_TRUE(attachment->hold());
+  EXPECT_LT(::open(where.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC), 0);
+  EXPECT_EQ(errno, EBUSY);
+  attachment->release();
+  EXPECT_TRUE(base::Fd(::open(where.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC)));
+  EXPECT_TRUE(attachment->stop(false));
+}
+
 TEST_F(LoopTest, StopLeavesNothing) {
   test::FakeDevice device(8 * kMiB);
   const auto attachment = start(device, options());
