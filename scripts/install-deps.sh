@@ -16,14 +16,14 @@ die() {
 packages=(
   g++ cmake ninja-build pkg-config
   liblz4-dev liblzo2-dev libzstd-dev libdeflate-dev
-  liburing-dev libexpected-dev libfuse3-dev libcli11-dev nlohmann-json3-dev libspdlog-dev
+  liburing-dev libnbd-dev libexpected-dev libfuse3-dev libcli11-dev nlohmann-json3-dev libspdlog-dev
   fuse3 e2fsprogs mount util-linux libnbd-bin python3-libnbd
 )
 # Second compiler with its sanitizers, test framework, clients and file systems of the tests.
 test_packages=(
   clang clang-format libclang-rt-14-dev
   libgtest-dev
-  python3 qemu-utils fio xfsprogs btrfs-progs
+  python3 qemu-utils nbdkit fio xfsprogs btrfs-progs
 )
 
 case "${1-}" in

@@ -46,12 +46,9 @@ class FileStore final : public Store {
 };
 
 void FileStore::run(std::span<Io> batch, unsigned in_flight_max) noexcept {
-  for (Io& io : batch) {
-    io.status = check_io(io, block_count_);
-    if (io.status == Status::ok) io.status = kPending;
-  }
+  const std::size_t pending = check_batch(batch, block_count_);
   const auto in_flight = static_cast<unsigned>(
-      std::min<std::size_t>(batch.size(), std::clamp(in_flight_max, 1U, kInFlightMax)));
+      std::min<std::size_t>(pending, std::clamp(in_flight_max, 1U, kInFlightMax)));
   if (in_flight > 1) run_in_ring(batch, in_flight);
   for (Io& io : batch) {
     if (io.status == kPending) io.status = transfer(io);

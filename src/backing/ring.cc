@@ -8,10 +8,6 @@
 
 namespace uzram::backing {
 
-Status status_of_transfer(int error) noexcept {
-  return error == ENOSPC || error == EDQUOT ? Status::no_space : Status::io_error;
-}
-
 std::unique_ptr<Ring> Ring::create(unsigned depth) noexcept {
   std::unique_ptr<Ring> ring(new (std::nothrow) Ring(depth));
   if (ring == nullptr) return nullptr;

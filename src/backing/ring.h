@@ -18,19 +18,13 @@
 #include <span>
 
 #include "backing/store.h"
+#include "backing/transfer.h"
 #include "base/mutex.h"
 
 namespace uzram::backing {
 
-inline constexpr unsigned kInFlightMax = 256;
 // One system call moves less than 2 GiB; a longer Io is several transfers.
 inline constexpr std::size_t kTransferBytesMax = std::size_t{1} << 30U;
-
-// An Io that has been checked and not run. A store never ends one with this status.
-inline constexpr Status kPending = Status::would_block;
-
-// no_space or io_error.
-Status status_of_transfer(int error) noexcept;
 
 class Ring {
  public:

@@ -4,8 +4,20 @@
 #include <string_view>
 
 #include "backing/file_store.h"
+#include "backing/nbd_store.h"
 
 namespace uzram::backing {
+namespace {
+
+// What stands before "://"; empty where `where` is a path.
+std::string_view scheme_of(std::string_view where) {
+  const std::size_t end = where.find("://");
+  if (end == std::string_view::npos) return {};
+  const std::string_view scheme = where.substr(0, end);
+  return scheme.find('/') == std::string_view::npos ? scheme : std::string_view();
+}
+
+}  // namespace
 
 Status check_io(const Io& io, std::uint64_t block_count) noexcept {
   const std::uint64_t length = io.data.size();
@@ -32,7 +44,15 @@ Result<std::unique_ptr<Store>> open_store(const std::string& where) {
   if (where.find('\0') != std::string::npos) {
     return fail(Status::invalid_argument, "backing store: the path holds a NUL");
   }
-  return open_file_store(where);
+  const std::string_view scheme = scheme_of(where);
+  if (scheme.empty()) return open_file_store(where);
+  if (scheme == "nbd" || scheme == "nbd+unix") return open_nbd_store(where);
+  return fail(
+      Status::invalid_argument,
+      where + ": " +
+          (scheme.starts_with("nbds") ? "TLS is not supported, only nbd:// and nbd+unix://"
+                                      : "of URIs only nbd:// and nbd+unix:// are supported; "
+                                        "a path may begin with ./"));
 }
 
 }  // namespace uzram::backing
