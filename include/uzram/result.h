@@ -28,6 +28,7 @@ enum class [[nodiscard]] Status : std::uint8_t{
     busy,              // in use                                           EBUSY
     exists,            // the name or path is taken                        EEXIST
     not_found,         // no such device, codec, attribute or path         ENOENT
+    no_device,         // there, but without what it takes: size, backing  ENODEV
     permission,        // the system refused the right                     EPERM
     shutting_down,     // the device is being stopped                      ESHUTDOWN
 };

@@ -3,8 +3,8 @@
 // What: an attachment is made running by its own factory and serves one device until it is stopped.
 // Units: none. Ownership: holds a reference to the device, which must outlive it.
 // Threading: an attachment runs its own threads; start, stop and the destructor are called by one
-// thread. Errors: the factory fails with one line; a running attachment reports a peer's errors to
-// that peer.
+// thread at a time, what only asks (kind, where, clients) by any at any time. Errors: the factory
+// fails with one line; a running attachment reports a peer's errors to that peer.
 #ifndef UZRAM_ATTACH_ATTACHMENT_H_
 #define UZRAM_ATTACH_ATTACHMENT_H_
 
@@ -30,7 +30,7 @@ class Attachment {
   virtual Result<void> stop(bool force) = 0;
   // Keeps clients out, so that the device's data can be dropped at once: busy, naming a client,
   // while any has it open. From success until `release` newcomers wait, or are refused where they
-  // want a block device for themselves (mount, swapon).
+  // want a block device for themselves (mount, swapon). `stop` ends it, too.
   virtual Result<void> hold() = 0;
   virtual void release() noexcept = 0;
 

@@ -26,11 +26,11 @@ constexpr Row kRows[] = {
     {Status::busy, EBUSY, "in use"},
     {Status::exists, EEXIST, "exists already"},
     {Status::not_found, ENOENT, "not found"},
+    {Status::no_device, ENODEV, "no device"},
     {Status::permission, EPERM, "permission denied"},
     {Status::shutting_down, ESHUTDOWN, "shutting down"},
     {Status::permission, EACCES, ""},
     {Status::busy, EADDRINUSE, ""},
-    {Status::not_found, ENODEV, ""},
     {Status::not_found, ENXIO, ""},
 };
 

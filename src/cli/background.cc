@@ -1,9 +1,9 @@
-// How a device's process leaves the terminal that started it.
-//
+#include "cli/background.h"
+
 // Parent and child share a socket pair. The child sends one message: a byte, '0' or its exit
 // status, then text for people, then NUL. The parent prints the text and, for '0', answers with one
 // byte. Only then does the child go on: where the lines could not be printed, or nobody is left to
-// print them, the device is taken down again.
+// print them, the service is taken down again.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "base/fd.h"
-#include "cli/device_process.h"
 #include "cli/output.h"
 
 namespace uzram::cli {
@@ -55,7 +54,7 @@ std::string message_of(int exit_code, std::string_view text) {
 }
 
 // What the caller has open is the caller's: a pipe of a script must not stay open for as long as
-// the device lives.
+// the service lives.
 void leave_everything(int keep) {
   ::setsid();
   static_cast<void>(::chdir("/"));
@@ -66,7 +65,7 @@ void leave_everything(int keep) {
   ::close(null);
 }
 
-int serve_as_child(const StartOptions& options, const control::RuntimeDir& dir, base::Fd parent) {
+int serve_as_child(const Service& service, base::Fd parent) {
   leave_everything(parent.get());
   const Ready ready = [&parent](std::string_view lines) -> Result<void> {
     char acknowledged = 0;
@@ -77,7 +76,7 @@ int serve_as_child(const StartOptions& options, const control::RuntimeDir& dir, 
     parent.reset();
     return {};
   };
-  const auto served = serve_device(options, dir, ready);
+  const auto served = service(ready);
   if (served) return kExitDone;
   const int status = exit_status(served.error().status);
   if (parent)
@@ -86,10 +85,10 @@ int serve_as_child(const StartOptions& options, const control::RuntimeDir& dir, 
 }
 
 // How a child ended that said nothing.
-Error explain_end(const std::string& name, int wait_status) {
+Error explain_end(const std::string& what, int wait_status) {
   std::string why = "exit status " + std::to_string(WEXITSTATUS(wait_status));
   if (WIFSIGNALED(wait_status)) why = ::strsignal(WTERMSIG(wait_status));
-  return {Status::io_error, "'" + name + "': the device's process ended while it started: " + why};
+  return {Status::io_error, what + ": the process ended while it started: " + why};
 }
 
 int wait_for_child(pid_t child) {
@@ -99,39 +98,42 @@ int wait_for_child(pid_t child) {
   return status;
 }
 
+Outcome outcome_of(const Error& error) {
+  return {false, exit_status(error.status), error_line(error)};
+}
+
 }  // namespace
 
-int serve_in_background(const StartOptions& options, const control::RuntimeDir& dir) {
+Outcome run_in_background(const std::string& what, const Service& service, const Ready& print) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-    return report({status_of_errno(errno), std::string("start: ") + std::strerror(errno)});
+    return outcome_of(fail_errno(errno, what).value());
   }
   base::Fd ours(pair[0]);
   base::Fd theirs(pair[1]);
   const pid_t child = ::fork();
-  if (child < 0)
-    return report({status_of_errno(errno), std::string("start: ") + std::strerror(errno)});
+  if (child < 0) return outcome_of(fail_errno(errno, what).value());
   if (child == 0) {
     ours.reset();
-    return serve_as_child(options, dir, std::move(theirs));
+    return {true, serve_as_child(service, std::move(theirs)), ""};
   }
   theirs.reset();
   const std::string message = receive_message(ours.get());
-  if (message.empty()) return report(explain_end(options.name, wait_for_child(child)));
-  const std::string_view text = std::string_view(message).substr(1);
+  if (message.empty()) return outcome_of(explain_end(what, wait_for_child(child)));
+  const std::string text = message.substr(1);
   if (message.front() != '0') {
     // The child has cleaned up before it spoke, but its name is free only when it has gone.
     wait_for_child(child);
-    return report_line(text, message.front() - '0');
+    return {false, message.front() - '0', text};
   }
   const auto printed = print(text);
   if (!printed) {
     ours.reset();
     wait_for_child(child);
-    return report(printed.error());
+    return outcome_of(printed.error());
   }
   static_cast<void>(send_all(ours.get(), "+"));
-  return kExitDone;
+  return {};
 }
 
 }  // namespace uzram::cli

@@ -50,12 +50,14 @@ void add_start(CLI::App& app, int& exit_code) {
       run_start);
   add_positional(command, "NAME", arguments.name,
                  "1 to 64 of A-Z a-z 0-9 . _ - beginning with a letter or digit");
-  command
-      ->add_option("--size", arguments.size,
-                   "Size in bytes, or with K M G T (powers of 1024); rounded up to whole pages\n"
-                   "of 4096 bytes, at most 2^63-1. Memory is taken only for what is written")
-      ->required()
-      ->type_name("SIZE");
+  add_value(command, "--size", arguments.size, "SIZE",
+            "Size in bytes, or with K M G T (powers of 1024); rounded up to whole pages of 4096\n"
+            "bytes, at most 2^63-1. Memory is taken only for what is written. Without it the\n"
+            "device waits for 'uzram set NAME disksize SIZE', and is attached then: as told\n"
+            "here, or else as by --attach auto");
+  add_value(command, "--count", arguments.count, "N",
+            "Start N devices (1 to 1024), all or none: NAME holds %d once, for their numbers\n"
+            "from 0");
   add_value(command, "--type", arguments.type, "TYPE",
             "zram (compressed, the default) or ram (not)");
   add_value(command, "--algo", arguments.algo, "CODEC",

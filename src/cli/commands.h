@@ -13,6 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "uzram/result.h"
+
 namespace CLI {
 class App;
 }
@@ -21,8 +23,8 @@ namespace uzram::cli {
 
 // An option that was not given is absent.
 struct StartArguments {
-  std::string name, size;
-  std::optional<std::string> type, algo, level, mem_limit, block_size, nbd, attach;
+  std::string name;
+  std::optional<std::string> size, count, type, algo, level, mem_limit, block_size, nbd, attach;
   bool loop = false, foreground = false, read_only = false;
 };
 int run_start(const StartArguments& arguments);
@@ -32,6 +34,8 @@ struct StopArguments {
   bool force = false;
 };
 int run_stop(const StopArguments& arguments);
+// Stops a device, or clears away what a dead one left; returns when its process has ended.
+Result<void> stop_device(const std::string& name, bool force);
 
 struct ResetArguments {
   std::string name;

@@ -13,7 +13,7 @@ namespace uzram::cli {
 namespace {
 
 struct Listed {
-  std::string state;  // "running", "starting" or "dead"
+  std::string state;  // "running", "new", "starting" or "dead"
   control::DeviceRecord record;
 };
 
@@ -29,7 +29,8 @@ std::optional<Listed> look_at(const control::RuntimeDir& dir, const std::string&
   }
   listed.record.name = name;
   if (dir.lock_state(name) == control::LockState::held) {
-    listed.state = record && dir.has_socket(name) ? "running" : "starting";
+    listed.state = "starting";
+    if (record && dir.has_socket(name)) listed.state = control::state_of(*record);
   } else {
     listed.state = "dead";
     if (!dir.has_files(name)) return std::nullopt;

@@ -1,4 +1,6 @@
 #include <charconv>
+#include <span>
+#include <vector>
 
 #include "base/units.h"
 #include "cli/commands.h"
@@ -47,9 +49,11 @@ Result<int> parse_level(const std::string& text) {
 // Codec and level themselves are judged by the device, which knows the codecs.
 Result<DeviceOptions> device_options(const StartArguments& arguments) {
   DeviceOptions options;
-  const auto size = parse_device_size(arguments.size);
-  if (!size) return tl::unexpected(size.error());
-  options.size_bytes = *size;
+  if (arguments.size) {
+    const auto size = parse_device_size(*arguments.size);
+    if (!size) return tl::unexpected(size.error());
+    options.size_bytes = *size;
+  }
   const auto type = parse_type(arguments.type.value_or("zram"));
   if (!type) return tl::unexpected(type.error());
   options.type = *type;
@@ -72,12 +76,9 @@ Result<DeviceOptions> device_options(const StartArguments& arguments) {
 }
 
 Result<StartOptions> start_options(const StartArguments& arguments) {
-  if (auto named = control::check_name(arguments.name); !named) {
-    return tl::unexpected(named.error());
-  }
   auto device = device_options(arguments);
   if (!device) return tl::unexpected(device.error());
-  StartOptions options{arguments.name, std::move(*device), 4096, {}, false};
+  StartOptions options{"", std::move(*device), 4096, {}, false};
   const std::string block_size = arguments.block_size.value_or("4096");
   if (block_size != "512" && block_size != "4096") {
     return refuse("--block-size", block_size, "must be 512 or 4096");
@@ -98,14 +99,90 @@ Result<StartOptions> start_options(const StartArguments& arguments) {
   return options;
 }
 
+// NAME, or with --count the names that its %d stands for.
+Result<std::vector<std::string>> device_names(const StartArguments& arguments) {
+  constexpr std::uint64_t kCountMax = 1024;
+  constexpr std::string_view kPlace = "%d";
+  std::vector<std::string> names = {arguments.name};
+  if (arguments.count) {
+    const auto count = base::parse_count(*arguments.count, kCountMax);
+    if (!count) return blame("--count", count.error());
+    if (*count == 0) return refuse("--count", *arguments.count, "must be at least 1");
+    if (arguments.foreground) {
+      return fail(Status::invalid_argument, "--count: one process can't serve them in foreground");
+    }
+    const std::size_t place = arguments.name.find(kPlace);
+    if (place == std::string::npos || place != arguments.name.rfind(kPlace)) {
+      return refuse("name", arguments.name, "with --count it must hold %d once");
+    }
+    names.assign(*count, arguments.name);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      names[i].replace(place, kPlace.size(), std::to_string(i));
+    }
+  }
+  for (const std::string& name : names) {
+    if (auto named = control::check_name(name); !named) return tl::unexpected(named.error());
+  }
+  return names;
+}
+
+Outcome start_one(const StartOptions& options, const control::RuntimeDir& dir, const Ready& print) {
+  return run_in_background(
+      "'" + options.name + "'",
+      [&](const Ready& ready) { return serve_device(options, dir, ready); }, print);
+}
+
+void stop_all(std::span<const std::string> names) {
+  for (const std::string& name : names) {
+    if (auto stopped = stop_device(name, true); !stopped) {
+      static_cast<void>(report(stopped.error()));
+    }
+  }
+}
+
+// The line of an error, "uzram: what: why", that also tells whose it is.
+std::string naming(const std::string& name, const std::string& line) {
+  const std::size_t colon = line.find(' ') + 1;
+  return line.substr(0, colon) + "'" + name + "': " + line.substr(colon);
+}
+
+// All of them or none; their lines are printed when all are usable.
+int start_several(StartOptions options, const std::vector<std::string>& names,
+                  const control::RuntimeDir& dir) {
+  std::string lines;
+  const Ready keep = [&lines](std::string_view text) -> Result<void> {
+    lines += text;
+    return {};
+  };
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    options.name = names[i];
+    const Outcome outcome = start_one(options, dir, keep);
+    if (outcome.in_service) return outcome.status;
+    if (outcome.status == kExitDone) continue;
+    stop_all(std::span(names).first(i));
+    return report_line(naming(names[i], outcome.error_line), outcome.status);
+  }
+  const int status = finish(lines);
+  if (status != kExitDone) stop_all(names);
+  return status;
+}
+
 }  // namespace
 
 int run_start(const StartArguments& arguments) {
-  const auto options = start_options(arguments);
+  const auto names = device_names(arguments);
+  if (!names) return report(names.error());
+  auto options = start_options(arguments);
   if (!options) return report(options.error());
   const auto dir = control::RuntimeDir::create();
   if (!dir) return report(dir.error());
-  if (!arguments.foreground) return serve_in_background(*options, *dir);
+  if (arguments.count) return start_several(std::move(*options), *names, *dir);
+  options->name = names->front();
+  if (!arguments.foreground) {
+    const Outcome outcome = start_one(*options, *dir, print);
+    return outcome.error_line.empty() ? outcome.status
+                                      : report_line(outcome.error_line, outcome.status);
+  }
   const auto served = serve_device(*options, *dir, print);
   return served ? kExitDone : report(served.error());
 }

@@ -31,24 +31,24 @@ bool is_dead(const control::RuntimeDir& dir, const std::string& name) {
   return dir.has_files(name) && dir.lock_state(name) != control::LockState::held;
 }
 
-Result<void> stop(const StopArguments& arguments) {
-  const auto dir = find_device_dir(arguments.name);
+}  // namespace
+
+Result<void> stop_device(const std::string& name, bool force) {
+  const auto dir = find_device_dir(name);
   if (!dir) return tl::unexpected(dir.error());
-  if (is_dead(*dir, arguments.name)) return clear_dead(*dir, arguments.name);
-  auto client = control::Client::connect(*dir, arguments.name);
+  if (is_dead(*dir, name)) return clear_dead(*dir, name);
+  auto client = control::Client::connect(*dir, name);
   if (!client) return tl::unexpected(client.error());
-  const auto stopped = client->call("device.stop", {{"force", arguments.force}});
+  const auto stopped = client->call("device.stop", {{"force", force}});
   if (!stopped) return tl::unexpected(stopped.error());
   if (!client->wait_for_end(kEndPatience)) {
-    return fail(Status::busy, "'" + arguments.name + "': stopped, but its process has not ended");
+    return fail(Status::busy, "'" + name + "': stopped, but its process has not ended");
   }
   return {};
 }
 
-}  // namespace
-
 int run_stop(const StopArguments& arguments) {
-  const auto stopped = stop(arguments);
+  const auto stopped = stop_device(arguments.name, arguments.force);
   return stopped ? kExitDone : report(stopped.error());
 }
 

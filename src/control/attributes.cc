@@ -3,127 +3,70 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/units.h"
+#include "control/attribute_values.h"
 
 namespace uzram::control {
 namespace {
-
-std::string join(std::initializer_list<std::uint64_t> columns) {
-  std::string line;
-  for (const std::uint64_t column : columns) {
-    if (!line.empty()) line += ' ';
-    line += std::to_string(column);
-  }
-  return line;
-}
-
-std::string read_comp_algorithm(const Device& device) {
-  const std::string selected = algorithm_of(device.options());
-  std::string list;
-  for (const CodecInfo& codec : codecs()) {
-    if (!list.empty()) list += ' ';
-    list += codec.name == selected ? "[" + codec.name + "]" : codec.name;
-  }
-  return list;
-}
-
-std::string read_mm_stat(const Device& device) {
-  const Stats s = device.stats();
-  return join({s.orig_data_size, s.compr_data_size, s.mem_used_total, s.mem_limit, s.mem_used_max,
-               s.same_pages, s.pages_compacted, s.huge_pages, s.huge_pages_since});
-}
-
-std::string read_io_stat(const Device& device) {
-  const Stats s = device.stats();
-  return join({s.failed_reads, s.failed_writes, s.invalid_io, s.notify_free});
-}
-
-tl::unexpected<Error> refuse(Status status, std::string_view value, std::string_view why) {
-  return fail(status, "'" + std::string(value) + "': " + std::string(why));
-}
-
-// disksize and comp_algorithm are chosen when the device starts; the kernel's driver, too, refuses
-// them from then on, after it has looked at the value.
-Result<void> write_disksize(Host&, std::string_view value) {
-  const auto bytes = base::parse_size(value, kDeviceBytesMax);
-  if (!bytes) return tl::unexpected(bytes.error());
-  if (*bytes == 0) return refuse(Status::invalid_argument, value, "must be at least 1 byte");
-  return refuse(Status::busy, value, "is fixed while the device is running");
-}
-
-Result<void> write_comp_algorithm(Host&, std::string_view value) {
-  const auto known = codecs();
-  const bool found = std::any_of(known.begin(), known.end(),
-                                 [value](const CodecInfo& codec) { return codec.name == value; });
-  if (!found) {
-    return refuse(Status::invalid_argument, value, "unknown codec, known are: " + codec_names());
-  }
-  return refuse(Status::busy, value, "is fixed while the device is running");
-}
-
-Result<void> write_mem_limit(Host& host, std::string_view value) {
-  const auto bytes = base::parse_size(value, kDeviceBytesMax);
-  if (!bytes) return tl::unexpected(bytes.error());
-  host.device().set_mem_limit(round_up_to_page(*bytes));
-  return {};
-}
-
-Result<void> write_mem_used_max(Host& host, std::string_view value) {
-  if (value != "0") return refuse(Status::invalid_argument, value, "must be 0");
-  host.device().reset_mem_used_max();
-  return {};
-}
-
-Result<void> write_compact(Host& host, std::string_view) {
-  host.device().compact();
-  return {};
-}
-
-Result<void> write_reset(Host& host, std::string_view value) {
-  if (value != "1") return refuse(Status::invalid_argument, value, "must be 1");
-  return host.reset(false);
-}
 
 // First what the kernel has, in its order; then the rest, counters in the order of Stats.
 constexpr Attribute kAttributes[] = {
     {.name = "disksize",
      .unit = "bytes",
-     .help = "size of the device; chosen at start",
-     .read = [](const Device& device) { return std::to_string(device.size_bytes()); },
-     .write = write_disksize},
+     .help = "size of the device, rounded up to a page; writing it makes device and attachments",
+     .read = read_disksize,
+     .write = write_disksize,
+     .when = When::before_size,
+     .kernel = true},
     {.name = "initstate",
-     .unit = "",
      .help = "1: the device has a size and serves",
-     .read = [](const Device&) { return std::string("1"); }},
-    {.name = "reset", .unit = "", .help = "1: drop all data and counters", .write = write_reset},
+     .read = read_initstate,
+     .kernel = true},
+    {.name = "reset",
+     .help = "1: drop data, size, settings and attachments; ready for a new disksize",
+     .write = write_reset,
+     .kernel = true},
     {.name = "comp_algorithm",
-     .unit = "",
-     .help = "the codecs, the selected one in brackets; chosen at start",
+     .help = "the codecs, the selected one in brackets; write one's name",
      .read = read_comp_algorithm,
-     .write = write_comp_algorithm},
+     .write = write_comp_algorithm,
+     .when = When::before_size,
+     .kernel = true},
+    {.name = "algorithm_params",
+     .help = "[priority=0] [algo=CODEC] [level=N]: replaces all parameters of the codec",
+     .write = write_algorithm_params,
+     .when = When::before_size,
+     .kernel = true},
     {.name = "mem_limit",
      .unit = "bytes",
      .help = "most memory that mem_used_total may reach, rounded up to a page; 0: no limit",
      .counter = &Stats::mem_limit,
-     .write = write_mem_limit},
+     .write = write_mem_limit,
+     .kernel = true},
     {.name = "mem_used_max",
      .unit = "bytes",
      .help = "peak of mem_used_total; write 0: begin anew at what is used now",
      .counter = &Stats::mem_used_max,
-     .write = write_mem_used_max},
+     .write = write_mem_used_max,
+     .kernel = true},
     {.name = "compact",
-     .unit = "",
      .help = "any value: give memory back now rather than in the background",
-     .write = write_compact},
+     .write = write_compact,
+     .when = When::with_size,
+     .kernel = true,
+     .takes_long = true},
     {.name = "mm_stat",
-     .unit = "",
      .help = "orig_data_size compr_data_size mem_used_total mem_limit mem_used_max same_pages "
              "pages_compacted huge_pages huge_pages_since",
-     .read = read_mm_stat},
+     .read = read_mm_stat,
+     .kernel = true},
     {.name = "io_stat",
-     .unit = "",
      .help = "failed_reads failed_writes invalid_io notify_free",
-     .read = read_io_stat},
+     .read = read_io_stat,
+     .kernel = true},
+    {.name = "debug_stat",
+     .help = "version, writes that had to allocate twice, frees that were put off: neither happens",
+     .read = read_debug_stat,
+     .kernel = true},
     {.name = "orig_data_size",
      .unit = "bytes",
      .help = "stored pages x 4096, same-filled ones too",
@@ -195,10 +138,7 @@ constexpr Attribute kAttributes[] = {
 };
 
 Result<const Attribute*> find(std::string_view name) {
-  const auto* row =
-      std::find_if(std::begin(kAttributes), std::end(kAttributes),
-                   [name](const Attribute& attribute) { return attribute.name == name; });
-  if (row != std::end(kAttributes)) return row;
+  if (const Attribute* row = find_attribute(name)) return row;
   std::string names;
   for (const Attribute& attribute : kAttributes) names += " " + std::string(attribute.name);
   return fail(Status::invalid_argument,
@@ -216,21 +156,45 @@ std::span<const Attribute> attributes() {
   return kAttributes;
 }
 
-Result<std::string> read_attribute(const Device& device, std::string_view name) {
+const Attribute* find_attribute(std::string_view name) noexcept {
+  const auto* row =
+      std::find_if(std::begin(kAttributes), std::end(kAttributes),
+                   [name](const Attribute& attribute) { return attribute.name == name; });
+  return row == std::end(kAttributes) ? nullptr : row;
+}
+
+View view_of(const Host& host) {
+  if (const auto device = host.device()) return {device->options(), device->stats(), true};
+  View view{host.options(), {}, false};
+  view.options.size_bytes = 0;
+  view.stats.mem_limit = view.options.mem_limit_bytes;
+  return view;
+}
+
+Result<std::string> read_attribute(const Host& host, std::string_view name) {
   const auto row = find(name);
   if (!row) return tl::unexpected(row.error());
   const Attribute& attribute = **row;
-  if (attribute.counter != nullptr) return std::to_string(device.stats().*attribute.counter);
-  if (attribute.read != nullptr) return attribute.read(device);
-  return fail(Status::permission, std::string(name) + ": can only be written");
+  if (!attribute.readable()) {
+    return fail(Status::permission, std::string(name) + ": can only be written");
+  }
+  const View view = view_of(host);
+  if (attribute.counter != nullptr) return std::to_string(view.stats.*attribute.counter);
+  return attribute.read(view);
 }
 
 Result<void> write_attribute(Host& host, std::string_view name, std::string_view value) {
   const auto row = find(name);
   if (!row) return tl::unexpected(row.error());
-  if (!(*row)->writable())
+  const Attribute& attribute = **row;
+  if (!attribute.writable()) {
     return fail(Status::permission, std::string(name) + ": can only be read");
-  auto written = (*row)->write(host, value);
+  }
+  if (attribute.when == When::with_size && !host.device()) {
+    return fail(Status::invalid_argument,
+                std::string(name) + ": the device has no size yet, write disksize first");
+  }
+  auto written = attribute.write(host, value);
   if (!written) written.error().message = std::string(name) + " " + written.error().message;
   return written;
 }

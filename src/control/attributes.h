@@ -1,12 +1,12 @@
 // The attribute table: everything about a device that has a name.
 //
 // What: one row per attribute, with the names, formats and errors of the kernel's sysfs attributes
-//   of zram where it has one. `get`, `set`, `stat`, their JSON-RPC methods and the help texts are
-//   all made from this table.
-// Units: as each row says. Ownership: the table is constant. Threading: as Device and Host.
+//   of zram where it has one. `get`, `set`, `stat`, their JSON-RPC methods and the help
+//   texts are all made from this table.
+// Units: as each row says. Ownership: the table is constant. Threading: as Host.
 // Errors: invalid_argument (an unknown name, listing the known; a value that does not parse, naming
-//   the rule), permission (not readable, not writable), busy (in use, or fixed while the device
-//   runs).
+//   the rule; too early: the device has no size yet), permission (not readable, not writable), busy
+//   (in use; too late: fixed while the device runs), and what the act itself meets.
 #ifndef UZRAM_CONTROL_ATTRIBUTES_H_
 #define UZRAM_CONTROL_ATTRIBUTES_H_
 
@@ -22,15 +22,32 @@
 
 namespace uzram::control {
 
+// A device as its attributes show it; a new one has counters of 0.
+struct View {
+  DeviceOptions options;
+  Stats stats;
+  bool running = false;
+};
+
+// When an attribute can be written.
+enum class When : std::uint8_t {
+  always,
+  before_size,  // busy once the device has a size
+  with_size,    // invalid_argument until it has one
+};
+
 struct Attribute {
   std::string_view name;
-  std::string_view unit;  // "bytes", "pages", "count", or empty
-  std::string_view help;
+  std::string_view unit = {};  // "bytes", "pages", "count", or empty
+  std::string_view help = {};
   // Where the value is one counter, that counter.
   std::uint64_t Stats::*counter = nullptr;
   // How any other readable value is made.
-  std::string (*read)(const Device& device) = nullptr;
+  std::string (*read)(const View& view) = nullptr;
   Result<void> (*write)(Host& host, std::string_view value) = nullptr;
+  When when = When::always;
+  bool kernel = false;      // zram's driver has it, too: part of the sysfs-shaped tree
+  bool takes_long = false;  // to write it may take minutes
 
   bool readable() const noexcept { return counter != nullptr || read != nullptr; }
   bool writable() const noexcept { return write != nullptr; }
@@ -39,8 +56,11 @@ struct Attribute {
 };
 
 std::span<const Attribute> attributes();
+// nullptr where there is none of that name.
+const Attribute* find_attribute(std::string_view name) noexcept;
 
-Result<std::string> read_attribute(const Device& device, std::string_view name);
+View view_of(const Host& host);
+Result<std::string> read_attribute(const Host& host, std::string_view name);
 Result<void> write_attribute(Host& host, std::string_view name, std::string_view value);
 
 // The size that a device or limit really gets: up to a whole page, as the kernel does, but no

@@ -10,14 +10,13 @@
 
 #include "control/device_record.h"
 #include "control/json_rpc.h"
+#include "control/methods.h"
 #include "control/unix_socket.h"
 
 namespace uzram::control {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::milliseconds kCallPatience{60'000};
 
 // False when nothing can be read before `deadline`.
 bool wait_readable(int fd, Clock::time_point deadline) {
@@ -44,32 +43,59 @@ tl::unexpected<Error> explain_silence(const RuntimeDir& dir, std::string_view na
   return fail_errno(error, quoted);
 }
 
+tl::unexpected<Error> no_answer(std::chrono::milliseconds patience) {
+  return fail(Status::io_error,
+              "control socket: no answer within " + std::to_string(patience.count() / 1000) + " s");
+}
+
 }  // namespace
 
-Result<Client> Client::connect(const RuntimeDir& dir, std::string_view name) {
-  const std::string path = dir.files(name).socket;
-  const auto address = unix_address(path);
+Result<Client> Client::connect(const RuntimeDir& dir, std::string_view name,
+                               std::chrono::milliseconds patience) {
+  const auto address = unix_address(dir.files(name).socket);
   if (!address) return tl::unexpected(address.error());
+  auto client = open(*address, patience);
+  if (!client && client.error() == EAGAIN) return no_answer(patience);
+  if (!client) return explain_silence(dir, name, client.error());
+  return std::move(*client);
+}
+
+tl::expected<Client, int> Client::open(const sockaddr_un& address,
+                                       std::chrono::milliseconds patience) {
   base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) return fail_errno(errno, "control socket");
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-    return explain_silence(dir, name, errno);
+  if (!socket) return tl::unexpected(errno);
+  // Connecting waits, too, where the process at the other end takes nobody in.
+  const timeval bound = {patience.count() / 1000, patience.count() % 1000 * 1000};
+  if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound) != 0 ||
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return tl::unexpected(errno);
   }
-  return Client(std::move(socket));
+  return Client(std::move(socket), address, patience);
 }
 
 Result<nlohmann::json> Client::call(std::string_view method, const nlohmann::json& params) {
-  const std::string line = dump_line(make_request(1, method, params)) + "\n";
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t sent = ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return fail_errno(errno, std::string(method));
-    rest.remove_prefix(static_cast<std::size_t>(sent));
+  if (auto sent = send(dump_line(make_request(1, method, params)) + "\n"); !sent) {
+    return tl::unexpected(sent.error());
   }
-  const auto reply = receive_line(kCallPatience);
+  const auto reply = receive_line(takes_long(method, params));
   if (!reply) return tl::unexpected(reply.error());
   return parse_reply(*reply);
+}
+
+Result<void> Client::send(std::string_view line) {
+  while (!line.empty()) {
+    const ssize_t sent = ::send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return no_answer(patience_);
+    if (sent < 0) return fail_errno(errno, "control socket");
+    line.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return {};
+}
+
+bool Client::is_alive() const {
+  auto other = open(address_, patience_);
+  return other && other->call("device.info", nlohmann::json::object());
 }
 
 bool Client::wait_for_end(std::chrono::milliseconds patience) {
@@ -82,15 +108,16 @@ bool Client::wait_for_end(std::chrono::milliseconds patience) {
   }
 }
 
-Result<std::string> Client::receive_line(std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
+Result<std::string> Client::receive_line(bool takes_long) {
+  auto deadline = Clock::now() + patience_;
   std::string line;
   std::array<char, 4096> buffer;
   // An error may quote the request whole.
   while (line.size() <= 2 * kLineBytesMax) {
     if (!wait_readable(socket_.get(), deadline)) {
-      return fail(Status::io_error, "control socket: no answer within " +
-                                        std::to_string(patience.count() / 1000) + " s");
+      if (!takes_long || !is_alive()) return no_answer(patience_);
+      deadline = Clock::now() + patience_;
+      continue;
     }
     const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;

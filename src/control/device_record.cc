@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "base/fd.h"
 
@@ -46,6 +45,10 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 }  // namespace
+
+std::string_view state_of(const DeviceRecord& record) noexcept {
+  return record.size_bytes == 0 ? "new" : "running";
+}
 
 nlohmann::json to_json(const DeviceRecord& record) {
   nlohmann::json attachments = nlohmann::json::array();

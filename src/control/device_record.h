@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "uzram/result.h"
@@ -25,14 +26,17 @@ struct AttachmentRecord {
 struct DeviceRecord {
   std::string name;
   std::int64_t pid = 0;
-  std::string type;  // "zram", "ram"
-  std::string algo;  // "-" for a device that does not compress
-  std::uint64_t size_bytes = 0;
+  std::string type;              // "zram", "ram"
+  std::string algo;              // "-" for a device that does not compress
+  std::uint64_t size_bytes = 0;  // 0: the device is new, it has no size yet
   std::uint64_t block_size_bytes = 0;
   bool read_only = false;
   std::vector<AttachmentRecord> attachments;
   friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
 };
+
+// "running" or "new".
+std::string_view state_of(const DeviceRecord& record) noexcept;
 
 nlohmann::json to_json(const DeviceRecord& record);
 Result<DeviceRecord> record_of_json(const nlohmann::json& json);

@@ -23,6 +23,7 @@ constexpr StatusName kStatusNames[] = {
     {Status::busy, "busy"},
     {Status::exists, "exists"},
     {Status::not_found, "not_found"},
+    {Status::no_device, "no_device"},
     {Status::permission, "permission"},
     {Status::shutting_down, "shutting_down"},
 };

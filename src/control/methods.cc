@@ -41,7 +41,9 @@ Answer done(const Result<void>& result) {
 }
 
 Answer device_info(Host& host, const Json&) {
-  Json info = to_json(host.record());
+  const DeviceRecord record = host.record();
+  Json info = to_json(record);
+  info["state"] = state_of(record);
   info["clients"] = host.clients();
   return info;
 }
@@ -49,7 +51,7 @@ Answer device_info(Host& host, const Json&) {
 Answer device_stat(Host& host, const Json& params) {
   auto stat = device_info(host, params);
   if (!stat) return stat;
-  const Stats stats = host.device().stats();
+  const Stats stats = view_of(host).stats;
   for (const Attribute& attribute : attributes()) {
     if (attribute.counter != nullptr)
       (*stat)[std::string(attribute.name)] = stats.*attribute.counter;
@@ -60,7 +62,7 @@ Answer device_stat(Host& host, const Json& params) {
 Answer device_get(Host& host, const Json& params) {
   const auto name = string_param(params, "name");
   if (!name) return tl::unexpected(name.error());
-  auto value = read_attribute(host.device(), *name);
+  auto value = read_attribute(host, *name);
   if (!value) return tl::unexpected(value.error());
   return Json(std::move(*value));
 }
@@ -141,6 +143,14 @@ tl::expected<Json, RpcError> run(Host& host, const RpcRequest& request) {
 }
 
 }  // namespace
+
+bool takes_long(std::string_view method, const Json& params) {
+  if (method != "device.set") return false;
+  const auto name = params.find("name");
+  if (name == params.end() || !name->is_string()) return false;
+  const Attribute* attribute = find_attribute(name->get_ref<const std::string&>());
+  return attribute != nullptr && attribute->takes_long;
+}
 
 std::string answer(Host& host, std::string_view line) {
   Json id;

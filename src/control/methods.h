@@ -8,6 +8,7 @@
 #ifndef UZRAM_CONTROL_METHODS_H_
 #define UZRAM_CONTROL_METHODS_H_
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,8 @@ namespace uzram::control {
 
 // The reply to one line, without its newline; empty where none is due.
 std::string answer(Host& host, std::string_view line);
+// Whether the answer to that call may take minutes.
+bool takes_long(std::string_view method, const nlohmann::json& params);
 
 }  // namespace uzram::control
 

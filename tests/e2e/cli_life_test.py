@@ -60,7 +60,6 @@ class Life(CommandLine):
         self.assertEqual(self.ok("get", "a", "mem_limit"), "8192\n")
         self.ok("set", "a", "mem_used_max", "0")
         self.ok("set", "a", "compact", "1")
-        self.ok("set", "a", "reset", "1")
         self.refused(2, "set", "a", "reset", "0")
         self.refused(2, "set", "a", "mem_used_max", "7")
         self.refused(1, "set", "a", "disksize", "1G")

@@ -67,7 +67,7 @@ class Usage(CommandLine):
             self.ok("stop", name)
 
     def test_every_wrong_usage_is_one_line_and_status_2(self):
-        for args in ([], ["nosuch"], ["--bogus"], ["-x"], ["start"], ["start", "a"],
+        for args in ([], ["nosuch"], ["--bogus"], ["-x"], ["start"],
                      ["start", "--size", "1M"], ["start", "a", "--size"],
                      ["start", "a", "b", "--size", "1M"], ["start", "a", "--size", "1M", "--bogus"],
                      ["start", "a", "--size", "1M", "--size", "2M"],
@@ -80,6 +80,10 @@ class Usage(CommandLine):
                      ["start", "a", "--size", "1M", "--block-size", "1024"],
                      ["start", "a", "--size", "1M", "--block-size", ""],
                      ["start", "a", "--size", "1M", "--attach", "best"],
+                     ["start", "a", "--count", "2"], ["start", "a%d", "--count", "0"],
+                     ["start", "a%d", "--count", "1025"], ["start", "a%d", "--count", "x"],
+                     ["start", "a%d%d", "--count", "2"], ["start", "a%d"], ["start", "a%s", "--count", "2"],
+                     ["start", "a%d", "--count", "2", "--foreground"],
                      ["start", "a", "--size", "1M", "--nbd", "x"],
                      ["start", "a", "--size", "1M", "--nbd="],
                      ["start", "a", "--size", "1M", "--nbd", "unix:"],

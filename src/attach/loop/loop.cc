@@ -89,6 +89,7 @@ Result<void> LoopAttachment::detach(bool force) {
 
 Result<void> LoopAttachment::stop(bool force) {
   if (stopped_) return {};
+  held_.reset();  // our own claim would be in the way
   Result<void> detached = detach(force);
   if (!detached && !force) return detached;
   stopped_ = true;

@@ -39,6 +39,7 @@ std::uint32_t wire_error(Status status, std::uint16_t command) noexcept {
     case Status::busy:
     case Status::exists:
     case Status::not_found:
+    case Status::no_device:
       return kEio;
   }
   return kEio;

@@ -2,49 +2,154 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <random>
 #include <set>
-#include <sstream>
+#include <vector>
 
-#include "tests/unit/control/fake_host.h"
+#include "tests/unit/control/real_host.h"
 
 namespace uzram::control {
 namespace {
 
-std::string get(const Device& device, std::string_view name) {
-  const auto value = read_attribute(device, name);
+constexpr Status kOk = Status::ok;
+constexpr Status kInvalid = Status::invalid_argument;
+
+std::string get(const Host& host, std::string_view name) {
+  const auto value = read_attribute(host, name);
   return value ? *value : "error: " + value.error().message;
+}
+
+Status get_status(const Host& host, std::string_view name) {
+  const auto value = read_attribute(host, name);
+  return value ? kOk : value.error().status;
 }
 
 Status set(Host& host, std::string_view name, std::string_view value) {
   const auto done = write_attribute(host, name, value);
-  return done ? Status::ok : done.error().status;
+  return done ? kOk : done.error().status;
 }
 
-// Answers with counters that are all different, so that a column in the wrong place is seen.
-class CountingDevice final : public Device {
- public:
-  CountingDevice() {
-    std::uint64_t next = 1;
-    for (const Attribute& attribute : attributes()) {
-      if (attribute.counter != nullptr) stats_.*attribute.counter = next++;
+// Everything that can be read, as one text.
+std::string all_of(const Host& host) {
+  std::string text;
+  for (const Attribute& attribute : attributes()) {
+    if (attribute.readable()) {
+      text += std::string(attribute.name) + "=" + get(host, attribute.name) + "\n";
     }
   }
-  void submit(std::span<Request>) noexcept override {}
-  std::size_t extents(std::uint64_t, std::uint64_t, std::span<Extent>) const noexcept override {
-    return 0;
-  }
-  void reset() noexcept override {}
-  Stats stats() const noexcept override { return stats_; }
-  void set_mem_limit(std::uint64_t) noexcept override {}
-  void reset_mem_used_max() noexcept override {}
-  void compact() noexcept override {}
-  const DeviceOptions& options() const noexcept override { return options_; }
+  return text;
+}
 
- private:
-  DeviceOptions options_{.size_bytes = kPageBytes};
-  Stats stats_;
+// What a write to an attribute gives on a new device, on a running one, and on one in use.
+struct Write {
+  const char* name;
+  const char* value;
+  Status early, live, used;
 };
+
+const std::vector<Write> kWrites = {
+    {"disksize", "1M", kOk, Status::busy, Status::busy},
+    {"disksize", "1", kOk, Status::busy, Status::busy},
+    {"disksize", "0", kInvalid, kInvalid, kInvalid},
+    {"disksize", "1Mx", kInvalid, kInvalid, kInvalid},
+    {"disksize", "1M\n2", kInvalid, kInvalid, kInvalid},
+    {"disksize", "", kInvalid, kInvalid, kInvalid},
+    {"disksize", "-1", kInvalid, kInvalid, kInvalid},
+    {"disksize", "8388608T", kInvalid, kInvalid, kInvalid},
+    {"initstate", "1", Status::permission, Status::permission, Status::permission},
+    {"reset", "1", kOk, kOk, Status::busy},
+    {"reset", "0", kInvalid, kInvalid, kInvalid},
+    {"reset", "2", kInvalid, kInvalid, kInvalid},
+    {"reset", "", kInvalid, kInvalid, kInvalid},
+    {"reset", "1 ", kInvalid, kInvalid, kInvalid},
+    {"comp_algorithm", "zstd", kOk, Status::busy, Status::busy},
+    {"comp_algorithm", "nosuch", kInvalid, kInvalid, kInvalid},
+    {"comp_algorithm", "", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "priority=0", kOk, Status::busy, Status::busy},
+    {"algorithm_params", " algo=lz4  priority=0 ", kOk, Status::busy, Status::busy},
+    {"algorithm_params", "", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "level=", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "level", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "=1", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "level=1x", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "level=99999999999", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "priority=1", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "priority=-1", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "priority=4", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "speed=1", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "algo=zstd", kInvalid, Status::busy, Status::busy},
+    {"mem_limit", "1M", kOk, kOk, kOk},
+    {"mem_limit", "0", kOk, kOk, kOk},
+    {"mem_limit", "", kInvalid, kInvalid, kInvalid},
+    {"mem_limit", "1e3", kInvalid, kInvalid, kInvalid},
+    {"mem_limit", "99999999999999999999", kInvalid, kInvalid, kInvalid},
+    {"mem_used_max", "0", kOk, kOk, kOk},
+    {"mem_used_max", "1", kInvalid, kInvalid, kInvalid},
+    {"mem_used_max", "", kInvalid, kInvalid, kInvalid},
+    {"compact", "1", kInvalid, kOk, kOk},
+    {"compact", "", kInvalid, kOk, kOk},
+    {"mm_stat", "1", Status::permission, Status::permission, Status::permission},
+    {"io_stat", "1", Status::permission, Status::permission, Status::permission},
+    {"debug_stat", "1", Status::permission, Status::permission, Status::permission},
+    {"orig_data_size", "0", Status::permission, Status::permission, Status::permission},
+    {"nosuch", "1", kInvalid, kInvalid, kInvalid},
+    {"", "1", kInvalid, kInvalid, kInvalid},
+};
+
+TEST(AttributeWrites, EachHasItsStatusAtEachTime) {
+  for (const Write& write : kWrites) {
+    const std::string what = std::string(write.name) + " '" + write.value + "'";
+    test::RealHost early;
+    const std::string before = all_of(early);
+    EXPECT_EQ(set(early, write.name, write.value), write.early) << what << " on a new device";
+    if (write.early != kOk) {
+      EXPECT_EQ(all_of(early), before) << what;
+    }
+
+    test::RealHost live;
+    ASSERT_EQ(set(live, "disksize", "16M"), kOk);
+    const std::string running = all_of(live);
+    EXPECT_EQ(set(live, write.name, write.value), write.live) << what << " on a running device";
+    if (write.live != kOk) {
+      EXPECT_EQ(all_of(live), running) << what;
+    }
+
+    test::RealHost used;
+    ASSERT_EQ(set(used, "disksize", "16M"), kOk);
+    used.clients_now = 1;
+    EXPECT_EQ(set(used, write.name, write.value), write.used) << what << " on a device in use";
+
+    // After a reset it is as on a new device.
+    ASSERT_EQ(set(live, "reset", "1"), kOk);
+    EXPECT_EQ(all_of(live), before) << what;
+    EXPECT_EQ(set(live, write.name, write.value), write.early) << what << " after a reset";
+  }
+}
+
+TEST(AttributeWrites, EveryWritableAttributeIsInTheTable) {
+  for (const Attribute& attribute : attributes()) {
+    if (!attribute.writable()) continue;
+    const bool tested = std::any_of(kWrites.begin(), kWrites.end(), [&](const Write& write) {
+      return write.name == attribute.name;
+    });
+    EXPECT_TRUE(tested) << attribute.name;
+  }
+}
+
+TEST(AttributeWrites, RefusalsNameAttributeValueAndRule) {
+  test::RealHost host;
+  const auto message = [&host](std::string_view name, std::string_view value) {
+    const auto done = write_attribute(host, name, value);
+    return done ? std::string() : done.error().message;
+  };
+  EXPECT_EQ(message("reset", "7"), "reset '7': must be 1");
+  EXPECT_NE(message("comp_algorithm", "nosuch").find(codec_names()), std::string::npos);
+  EXPECT_NE(message("algorithm_params", "speed=1").find("'speed=1': unknown"), std::string::npos);
+  EXPECT_NE(message("compact", "1").find("disksize"), std::string::npos);
+  EXPECT_NE(message("nosuch", "1").find("mm_stat"), std::string::npos);
+}
 
 TEST(Attributes, EveryCounterHasOneRow) {
   std::set<std::string_view> names;
@@ -58,89 +163,117 @@ TEST(Attributes, EveryCounterHasOneRow) {
   EXPECT_EQ(counters, sizeof(Stats) / sizeof(std::uint64_t));
 }
 
+TEST(Attributes, ANewDeviceIsReadAsEmpty) {
+  const test::RealHost host;
+  EXPECT_EQ(get(host, "disksize"), "0");
+  EXPECT_EQ(get(host, "initstate"), "0");
+  EXPECT_EQ(get(host, "mm_stat"), "0 0 0 0 0 0 0 0 0");
+  EXPECT_EQ(get(host, "io_stat"), "0 0 0 0");
+  EXPECT_EQ(get(host, "debug_stat"), "version: 1\n0 0");
+  for (const Attribute& attribute : attributes()) {
+    EXPECT_EQ(get_status(host, attribute.name), attribute.readable() ? kOk : Status::permission)
+        << attribute.name;
+  }
+  EXPECT_EQ(get_status(host, "nosuch"), kInvalid);
+}
+
+TEST(Attributes, SettingsMakeTheDevice) {
+  test::RealHost host;
+  ASSERT_EQ(set(host, "comp_algorithm", "zstd"), kOk);
+  ASSERT_EQ(set(host, "algorithm_params", "algo=zstd level=7"), kOk);
+  ASSERT_EQ(set(host, "mem_limit", "1M"), kOk);
+  EXPECT_NE(get(host, "comp_algorithm").find("[zstd]"), std::string::npos);
+  EXPECT_EQ(get(host, "mm_stat"), "0 0 0 1048576 0 0 0 0 0");
+  ASSERT_EQ(set(host, "disksize", "4097"), kOk);
+  EXPECT_EQ(get(host, "disksize"), "8192");
+  EXPECT_EQ(get(host, "initstate"), "1");
+  const DeviceOptions& options = host.device()->options();
+  EXPECT_EQ(options.codec, "zstd");
+  EXPECT_EQ(options.level, 7);
+  EXPECT_EQ(host.device()->stats().mem_limit, 1U << 20);
+  ASSERT_EQ(set(host, "mem_limit", "4097"), kOk);
+  EXPECT_EQ(host.device()->stats().mem_limit, 8192U);
+}
+
 TEST(Attributes, StatColumnsAreTheKernels) {
-  const CountingDevice device;
+  test::RealHost host;
+  ASSERT_EQ(set(host, "mem_limit", "64M"), kOk);
+  ASSERT_EQ(set(host, "disksize", "16M"), kOk);
+  // Counters that are all different: packed pages, raw ones, same-filled ones, freed ones.
+  Device& device = *host.device();
+  std::mt19937_64 random(1);
+  for (std::uint64_t page = 0; page < 30; ++page) {
+    std::array<std::uint64_t, kPageBytes / 8> words{};
+    const std::size_t noise = page < 7 ? words.size() : page < 20 ? 100 : 0;
+    for (std::size_t i = 0; i < noise; ++i) words[i] = random();
+    ASSERT_EQ(device.write(page * kPageBytes, std::as_bytes(std::span(words))), kOk);
+  }
+  ASSERT_EQ(device.discard(0, 2 * kPageBytes), kOk);
+  ASSERT_NE(device.discard(1 << 30, 4096), kOk);
   const Stats s = device.stats();
-  std::ostringstream mm_stat;
-  mm_stat << s.orig_data_size << ' ' << s.compr_data_size << ' ' << s.mem_used_total << ' '
-          << s.mem_limit << ' ' << s.mem_used_max << ' ' << s.same_pages << ' ' << s.pages_compacted
-          << ' ' << s.huge_pages << ' ' << s.huge_pages_since;
-  EXPECT_EQ(get(device, "mm_stat"), mm_stat.str());
-  std::ostringstream io_stat;
-  io_stat << s.failed_reads << ' ' << s.failed_writes << ' ' << s.invalid_io << ' '
-          << s.notify_free;
-  EXPECT_EQ(get(device, "io_stat"), io_stat.str());
-}
-
-TEST(Attributes, ReadsWhatTheDeviceIs) {
-  const CountingDevice device;
-  EXPECT_EQ(get(device, "disksize"), "4096");
-  EXPECT_EQ(get(device, "initstate"), "1");
-  EXPECT_NE(get(device, "comp_algorithm").find("[lz4]"), std::string::npos);
-  test::FakeHost ram;
-  EXPECT_EQ(get(ram.device(), "comp_algorithm").find('['), std::string::npos);
-}
-
-TEST(Attributes, MemLimitIsRoundedUpToAPageAndZeroIsOff) {
-  test::FakeHost host;
-  for (const auto& [value, bytes] : std::initializer_list<std::pair<const char*, std::uint64_t>>{
-           {"1", 4096},
-           {"4097", 8192},
-           {"1M", 1 << 20},
-           {"8388607T", std::uint64_t{8388607} << 40}}) {
-    EXPECT_EQ(set(host, "mem_limit", value), Status::ok) << value;
-    EXPECT_EQ(host.device().options().mem_limit_bytes, bytes) << value;
+  EXPECT_EQ(s.huge_pages, 5U);
+  EXPECT_EQ(s.huge_pages_since, 7U);
+  EXPECT_EQ(s.same_pages, 10U);
+  EXPECT_EQ(s.notify_free, 2U);
+  EXPECT_EQ(s.invalid_io, 1U);
+  std::string mm_stat;
+  for (const std::uint64_t column :
+       {s.orig_data_size, s.compr_data_size, s.mem_used_total, s.mem_limit, s.mem_used_max,
+        s.same_pages, s.pages_compacted, s.huge_pages, s.huge_pages_since}) {
+    mm_stat += (mm_stat.empty() ? "" : " ") + std::to_string(column);
   }
-  EXPECT_EQ(set(host, "mem_limit", "0"), Status::ok);
-  EXPECT_EQ(host.device().options().mem_limit_bytes, 0U);
+  EXPECT_EQ(get(host, "mm_stat"), mm_stat);
+  EXPECT_EQ(get(host, "io_stat"), "0 0 1 2");
 }
 
-TEST(Attributes, BadValuesAreRefusedAndChangeNothing) {
-  test::FakeHost host;
-  ASSERT_EQ(set(host, "mem_limit", "1M"), Status::ok);
-  for (const char* value : {"", "-1", "1e3", "4 KiB", "16E", "0x", "99999999999999999999"}) {
-    EXPECT_EQ(set(host, "mem_limit", value), Status::invalid_argument) << value;
-    EXPECT_EQ(set(host, "disksize", value), Status::invalid_argument) << value;
-  }
-  EXPECT_EQ(host.device().options().mem_limit_bytes, 1U << 20);
-  EXPECT_EQ(set(host, "mem_used_max", "1"), Status::invalid_argument);
-  EXPECT_EQ(set(host, "mem_used_max", ""), Status::invalid_argument);
-  EXPECT_EQ(set(host, "reset", "0"), Status::invalid_argument);
-  EXPECT_EQ(set(host, "reset", "yes"), Status::invalid_argument);
-  EXPECT_TRUE(host.acts.empty());
+TEST(Attributes, ParametersAreReplacedAsAWhole) {
+  test::RealHost host;
+  ASSERT_EQ(set(host, "comp_algorithm", "zstd"), kOk);
+  ASSERT_EQ(set(host, "algorithm_params", "level=19"), kOk);
+  EXPECT_EQ(host.options().level, 19);
+  ASSERT_EQ(set(host, "algorithm_params", "priority=0"), kOk);
+  EXPECT_EQ(host.options().level, std::nullopt);
 }
 
-TEST(Attributes, WhatIsChosenAtStartIsBusyAfterwards) {
-  test::FakeHost host;
-  EXPECT_EQ(set(host, "disksize", "0"), Status::invalid_argument);
-  EXPECT_EQ(set(host, "disksize", "1G"), Status::busy);
-  EXPECT_EQ(set(host, "comp_algorithm", "lz4"), Status::busy);
-  const auto unknown = write_attribute(host, "comp_algorithm", "nosuch");
-  ASSERT_FALSE(unknown.has_value());
-  EXPECT_EQ(unknown.error().status, Status::invalid_argument);
-  EXPECT_NE(unknown.error().message.find(codec_names()), std::string::npos);
+TEST(Attributes, ALevelThatTheCodecDoesNotTakeIsRefusedWhenItIsSet) {
+  test::RealHost host;
+  ASSERT_EQ(set(host, "comp_algorithm", "zstd"), kOk);
+  EXPECT_EQ(set(host, "algorithm_params", "level=1000"), kInvalid);
+  EXPECT_EQ(host.options().level, std::nullopt);
+  ASSERT_EQ(set(host, "algorithm_params", "level=22"), kOk);
+  EXPECT_EQ(set(host, "comp_algorithm", "deflate"), kInvalid);
+  EXPECT_EQ(host.options().codec, "zstd");
+  ASSERT_EQ(set(host, "algorithm_params", "level=9"), kOk);
+  EXPECT_EQ(set(host, "comp_algorithm", "deflate"), kOk);
+  EXPECT_EQ(host.options().level, 9);
 }
 
-TEST(Attributes, AccessIsKept) {
-  test::FakeHost host;
-  EXPECT_EQ(set(host, "mm_stat", "1"), Status::permission);
-  EXPECT_EQ(set(host, "initstate", "0"), Status::permission);
-  EXPECT_EQ(read_attribute(host.device(), "reset").error().status, Status::permission);
-  EXPECT_EQ(read_attribute(host.device(), "compact").error().status, Status::permission);
-  EXPECT_EQ(read_attribute(host.device(), "nosuch").error().status, Status::invalid_argument);
-  EXPECT_EQ(set(host, "", "1"), Status::invalid_argument);
-  const auto unknown = read_attribute(host.device(), "nosuch").error().message;
-  EXPECT_NE(unknown.find("mm_stat"), std::string::npos);
+TEST(Attributes, ARamDeviceHasNoCodec) {
+  test::RealHost host(DeviceType::ram);
+  EXPECT_EQ(get(host, "comp_algorithm").find('['), std::string::npos);
+  EXPECT_EQ(set(host, "comp_algorithm", "zstd"), kInvalid);
+  EXPECT_EQ(set(host, "algorithm_params", "priority=0"), kInvalid);
+  EXPECT_EQ(set(host, "disksize", "1M"), kOk);
 }
 
-TEST(Attributes, ResetIsRefusedWhileInUse) {
-  test::FakeHost host;
-  host.clients_now = 1;
-  EXPECT_EQ(set(host, "reset", "1"), Status::busy);
-  EXPECT_TRUE(host.acts.empty());
-  host.clients_now = 0;
-  EXPECT_EQ(set(host, "reset", "1"), Status::ok);
-  EXPECT_EQ(host.acts, std::vector<std::string>{"reset"});
+TEST(Attributes, AFailedInitLeavesANewDevice) {
+  test::RealHost host;
+  ASSERT_EQ(set(host, "comp_algorithm", "zstd"), kOk);
+  host.init_refusal = Error{Status::no_memory, "no memory"};
+  EXPECT_EQ(set(host, "disksize", "1M"), Status::no_memory);
+  EXPECT_EQ(get(host, "initstate"), "0");
+  EXPECT_EQ(get(host, "disksize"), "0");
+  EXPECT_NE(get(host, "comp_algorithm").find("[zstd]"), std::string::npos);
+  host.init_refusal.reset();
+  EXPECT_EQ(set(host, "reset", "1"), kOk);
+  EXPECT_EQ(set(host, "disksize", "1M"), kOk);
+}
+
+TEST(Attributes, OfTwoPassesTheSecondIsToldToComeAgain) {
+  test::RealHost host;
+  ASSERT_EQ(set(host, "disksize", "1M"), kOk);
+  host.pass_under_way = true;
+  EXPECT_EQ(set(host, "compact", "1"), Status::would_block);
 }
 
 TEST(RoundUpToPage, NeverWrapsAndNeverRoundsDown) {

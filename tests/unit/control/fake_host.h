@@ -1,10 +1,12 @@
 // A host without attachments, for tests of the control plane.
 //
-// What: a FakeDevice and a settable number of clients. Units: bytes. Ownership: owns its device.
-// Threading: one thread at a time. Errors: `refusal`, where set, is what every act returns.
+// What: a running FakeDevice and a settable number of clients; acts are only noted. Units: bytes.
+// Ownership: owns its device. Threading: one thread at a time, but for asking. Errors: `refusal`,
+// where set, is what every act returns.
 #ifndef UZRAM_TESTS_UNIT_CONTROL_FAKE_HOST_H_
 #define UZRAM_TESTS_UNIT_CONTROL_FAKE_HOST_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,11 +20,19 @@ class FakeHost final : public control::Host {
  public:
   static constexpr std::uint64_t kSizeBytes = 64 * kPageBytes;
 
-  Device& device() override { return device_; }
+  std::shared_ptr<Device> device() const override { return device_; }
+  DeviceOptions options() const override { return device_->options(); }
   control::DeviceRecord record() const override {
     return {"fake", 4711, "ram", "-", kSizeBytes, 4096, false, {{"nbd", "nbd://here", "auto"}}};
   }
   unsigned clients() const override { return clients_now; }
+  Result<void> configure(const Change&) override { return fail(Status::busy, "'fake': running"); }
+  Result<void> init(std::uint64_t) override { return fail(Status::busy, "'fake': running"); }
+  Result<void> drop() override {
+    if (clients_now != 0) return fail(Status::busy, "'fake': in use");
+    return act("drop");
+  }
+  Result<void> run_pass(const Pass& pass) override { return pass(*device_); }
   Result<void> reset(bool force) override {
     if (clients_now != 0 && !force) return fail(Status::busy, "'fake': in use");
     return act(force ? "reset!" : "reset");
@@ -49,7 +59,7 @@ class FakeHost final : public control::Host {
     return {};
   }
 
-  FakeDevice device_{kSizeBytes};
+  const std::shared_ptr<FakeDevice> device_ = std::make_shared<FakeDevice>(kSizeBytes);
 };
 
 }  // namespace uzram::test

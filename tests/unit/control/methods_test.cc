@@ -107,7 +107,7 @@ TEST_F(MethodsTest, InfoAndStatTellEverything) {
   EXPECT_EQ(record_of_json(info).value(), host_.record());
   EXPECT_EQ(info.at("clients"), 0);
   const std::byte page[kPageBytes] = {};
-  ASSERT_EQ(host_.device().write(0, page), Status::ok);
+  ASSERT_EQ(host_.device()->write(0, page), Status::ok);
   const Json stat = call("device.stat", Json::object()).at("result");
   EXPECT_EQ(stat.at("name"), "fake");
   EXPECT_EQ(stat.at("writes"), 1);
@@ -122,7 +122,7 @@ TEST_F(MethodsTest, ActsReachTheHost) {
   EXPECT_EQ(call("device.get", {{"name", "disksize"}}).at("result"),
             std::to_string(test::FakeHost::kSizeBytes));
   EXPECT_EQ(call("device.set", {{"name", "mem_limit"}, {"value", "1M"}}).at("result"), true);
-  EXPECT_EQ(host_.device().options().mem_limit_bytes, 1U << 20);
+  EXPECT_EQ(host_.device()->options().mem_limit_bytes, 1U << 20);
   EXPECT_EQ(call("device.reset", {{"force", true}}).at("result"), true);
   EXPECT_EQ(call("device.attach", {{"kind", "nbd"}, {"argument", "unix:/x"}}).at("result"),
             (Json{{"kind", "nbd"}, {"where", "there"}}));

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "control/client.h"
+#include "base/mutex.h"
 #include "control/json_rpc.h"
 #include "control/methods.h"
 #include "control/unix_socket.h"
@@ -21,6 +21,27 @@ namespace {
 
 constexpr int kPatienceMs = 20'000;  // how long a wait that should succeed may take
 constexpr const char* kInfo = R"({"jsonrpc":"2.0","id":1,"method":"device.info"})";
+
+void send(const base::Fd& socket, std::string_view bytes) {
+  ASSERT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+// One line without its newline; empty where the peer closed.
+std::string receive(const base::Fd& socket) {
+  std::string line;
+  for (;;) {
+    pollfd polled = {socket.get(), POLLIN, 0};
+    if (::poll(&polled, 1, kPatienceMs) != 1) {
+      ADD_FAILURE() << "no answer";
+      return "";
+    }
+    char c = 0;
+    if (::recv(socket.get(), &c, 1, 0) != 1) return "";
+    if (c == '\n') return line;
+    line += c;
+  }
+}
 
 class ServerTest : public testing::Test {
  protected:
@@ -37,25 +58,6 @@ class ServerTest : public testing::Test {
     EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
               0);
     return socket;
-  }
-  static void send(const base::Fd& socket, std::string_view bytes) {
-    ASSERT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
-  }
-  // One line without its newline; empty where the peer closed.
-  static std::string receive(const base::Fd& socket) {
-    std::string line;
-    for (;;) {
-      pollfd polled = {socket.get(), POLLIN, 0};
-      if (::poll(&polled, 1, kPatienceMs) != 1) {
-        ADD_FAILURE() << "no answer";
-        return "";
-      }
-      char c = 0;
-      if (::recv(socket.get(), &c, 1, 0) != 1) return "";
-      if (c == '\n') return line;
-      line += c;
-    }
   }
   static bool is_result(const std::string& line) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
@@ -157,35 +159,87 @@ TEST_F(ServerTest, StopKeepsClientsUntilTheEnd) {
   EXPECT_EQ(receive(socket), "");
 }
 
-TEST_F(ServerTest, StopDoesNotWaitForASlowHandlerForEver) {
-  base::Mutex mutex;
-  base::CondVar changed;
-  bool entered = false;
-  bool leave = false;
-  const std::string path = temp_.path() + "/slow.sock";
-  auto slow = Server::start(path, [&](std::string_view) {
-                const base::MutexLock lock(mutex);
-                entered = true;
-                changed.notify_all();
-                while (!leave) changed.wait(mutex);
-                return std::string();
-              }).value();
-  const auto address = unix_address(path).value();
-  const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
-            0);
-  send(socket, "x\n");
-  {
-    const base::MutexLock lock(mutex);
-    while (!entered) changed.wait(mutex);
+// Answers "slow" lines when it is told to, all others at once, each with its own text.
+class SlowServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = Server::start(path_, [this](std::string_view line) { return handle(line); });
+    ASSERT_TRUE(server.has_value()) << server.error().message;
+    server_ = std::move(*server);
   }
-  EXPECT_FALSE(slow->stop(std::chrono::milliseconds(50)));
-  {
-    const base::MutexLock lock(mutex);
-    leave = true;
-    changed.notify_all();
+  void TearDown() override { let_go(); }
+
+  std::string handle(std::string_view line) {
+    const base::MutexLock lock(mutex_);
+    if (line == "slow") {
+      ++waiting_;
+      changed_.notify_all();
+      while (!released_) changed_.wait(mutex_);
+      --waiting_;
+    }
+    return std::string(line);
   }
-  EXPECT_TRUE(slow->stop(std::chrono::milliseconds(kPatienceMs)));
+  void wait_for_slow(unsigned count) {
+    const base::MutexLock lock(mutex_);
+    while (waiting_ < count) changed_.wait(mutex_);
+  }
+  void let_go() {
+    const base::MutexLock lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+  base::Fd ask(std::string_view line) const {
+    const auto address = unix_address(path_).value();
+    base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+    send(socket, line);
+    return socket;
+  }
+
+  test::TempDir temp_;
+  const std::string path_ = temp_.path() + "/slow.sock";
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  unsigned waiting_ UZRAM_GUARDED_BY(mutex_) = 0;
+  bool released_ UZRAM_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(SlowServerTest, ASlowAnswerHoldsUpNobodyElse) {
+  const base::Fd slow = ask("slow\nafter\n");
+  wait_for_slow(1);
+  const base::Fd other = ask("other\n");
+  EXPECT_EQ(receive(other), "other");
+  // Nor is who waits for it the one to make room.
+  std::vector<base::Fd> silent;
+  for (std::size_t i = 0; i < 2 * Server::kClientsMax; ++i) {
+    silent.push_back(ask("x\n"));
+    ASSERT_EQ(receive(silent.back()), "x");
+  }
+  let_go();
+  EXPECT_EQ(receive(slow), "slow");
+  EXPECT_EQ(receive(slow), "after");
+}
+
+TEST_F(SlowServerTest, WhileAllWaitForAnswersANewcomerWaitsToo) {
+  std::vector<base::Fd> slow;
+  for (unsigned i = 1; i <= Server::kClientsMax; ++i) {
+    slow.push_back(ask("slow\n"));
+    wait_for_slow(i);
+  }
+  const base::Fd newcomer = ask("new\n");
+  let_go();
+  EXPECT_EQ(receive(newcomer), "new");
+}
+
+TEST_F(SlowServerTest, StopDoesNotWaitForASlowHandlerForEver) {
+  const base::Fd slow = ask("slow\n");
+  wait_for_slow(1);
+  EXPECT_FALSE(server_->stop(std::chrono::milliseconds(50)));
+  let_go();
+  EXPECT_TRUE(server_->stop(std::chrono::milliseconds(kPatienceMs)));
+  EXPECT_EQ(receive(slow), "slow") << "an answer that was under way is sent";
 }
 
 TEST(ServerStart, ReplacesAStaleSocketAndNothingElse) {
@@ -206,47 +260,6 @@ TEST(ServerStart, ReplacesAStaleSocketAndNothingElse) {
   ASSERT_FALSE(too_long.has_value());
   EXPECT_EQ(too_long.error().status, Status::invalid_argument);
   EXPECT_NE(too_long.error().message.find("107"), std::string::npos);
-}
-
-class ClientTest : public testing::Test {
- protected:
-  void SetUp() override {
-    ::setenv("UZRAM_RUNTIME_DIR", (temp_.path() + "/run").c_str(), 1);
-    dir_.emplace(RuntimeDir::create().value());
-  }
-  void TearDown() override { ::unsetenv("UZRAM_RUNTIME_DIR"); }
-
-  test::TempDir temp_;
-  std::optional<RuntimeDir> dir_;
-};
-
-TEST_F(ClientTest, TellsWhyNobodyAnswers) {
-  EXPECT_EQ(Client::connect(*dir_, "a").error().status, Status::not_found);
-  std::ofstream(dir_->files("a").lock) << "";
-  const auto dead = Client::connect(*dir_, "a");
-  EXPECT_EQ(dead.error().status, Status::io_error);
-  EXPECT_NE(dead.error().message.find("dead"), std::string::npos);
-  const auto lock = DeviceLock::take(*dir_, "a");
-  ASSERT_TRUE(lock.has_value());
-  EXPECT_EQ(Client::connect(*dir_, "a").error().status, Status::busy);
-}
-
-TEST_F(ClientTest, CallsAndHearsTheEnd) {
-  test::FakeHost host;
-  auto server = Server::start(dir_->files("a").socket, [&host](std::string_view line) {
-                  return answer(host, line);
-                }).value();
-  auto client = Client::connect(*dir_, "a");
-  ASSERT_TRUE(client.has_value()) << client.error().message;
-  EXPECT_EQ(client->call("device.get", {{"name", "initstate"}}).value(), "1");
-  EXPECT_EQ(client->call("device.get", {{"name", "x\xff\n"}}).error().status,
-            Status::invalid_argument);
-  EXPECT_EQ(client->call("device.get", {{"name", std::string(kLineBytesMax, 'x')}}).error().status,
-            Status::invalid_argument);
-  EXPECT_FALSE(client->wait_for_end(std::chrono::milliseconds(0)));
-  server.reset();
-  EXPECT_TRUE(client->wait_for_end(std::chrono::milliseconds(kPatienceMs)));
-  EXPECT_EQ(client->call("device.info", nlohmann::json::object()).has_value(), false);
 }
 
 }  // namespace

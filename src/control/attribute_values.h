@@ -1,0 +1,33 @@
+// How the values of attributes are read and written, where one is more than a counter.
+//
+// What: the functions that the table's rows name. Each checks the value first, then whether it is
+//   the time for it, as the kernel's driver does.
+// Units: as the rows say. Ownership: none. Threading: as Host. Errors: as attributes.h.
+#ifndef UZRAM_CONTROL_ATTRIBUTE_VALUES_H_
+#define UZRAM_CONTROL_ATTRIBUTE_VALUES_H_
+
+#include <string>
+#include <string_view>
+
+#include "control/attributes.h"
+
+namespace uzram::control {
+
+std::string read_disksize(const View& view);
+std::string read_initstate(const View& view);
+std::string read_comp_algorithm(const View& view);
+std::string read_mm_stat(const View& view);
+std::string read_io_stat(const View& view);
+std::string read_debug_stat(const View& view);
+
+Result<void> write_disksize(Host& host, std::string_view value);
+Result<void> write_reset(Host& host, std::string_view value);
+Result<void> write_comp_algorithm(Host& host, std::string_view value);
+Result<void> write_algorithm_params(Host& host, std::string_view value);
+Result<void> write_mem_limit(Host& host, std::string_view value);
+Result<void> write_mem_used_max(Host& host, std::string_view value);
+Result<void> write_compact(Host& host, std::string_view value);
+
+}  // namespace uzram::control
+
+#endif  // UZRAM_CONTROL_ATTRIBUTE_VALUES_H_
