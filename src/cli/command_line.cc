@@ -157,10 +157,23 @@ void add_detach(CLI::App& app, int& exit_code) {
   add_flag(command, "--force", arguments.force, kForceHelp);
 }
 
+void add_sysfs(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "sysfs",
+      "Mount a tree with the files that the kernel's zram has under /sys, over all\n"
+      "devices: class/zram-control, block/NAME, dev/NAME. Ends with umount or SIGTERM;\n"
+      "devices live on",
+      run_sysfs);
+  add_positional(command, "MOUNTPOINT", arguments.directory, "A directory that is there");
+  add_flag(command, "--foreground", arguments.foreground,
+           "Serve from this process rather than in the background");
+}
+
 // In the order of the help text.
 using AddCommand = void (*)(CLI::App& app, int& exit_code);
-const std::vector<AddCommand> kCommands = {add_start, add_stop, add_reset,  add_list,   add_stat,
-                                           add_get,   add_set,  add_attach, add_detach, add_bench};
+const std::vector<AddCommand> kCommands = {add_start,  add_stop,  add_reset, add_list,
+                                           add_stat,   add_get,   add_set,   add_attach,
+                                           add_detach, add_sysfs, add_bench};
 
 // CLI11 takes its arguments last first. `--name=` is given as an option and an empty value, which
 // the option then judges; CLI11 alone would take the next argument for the value.

@@ -75,6 +75,12 @@ struct DetachArguments {
 };
 int run_detach(const DetachArguments& arguments);
 
+struct SysfsArguments {
+  std::string directory;
+  bool foreground = false;
+};
+int run_sysfs(const SysfsArguments& arguments);
+
 // Registers the subcommand with its many options; its callback stores the exit status.
 void add_bench(CLI::App& app, int& exit_code);
 

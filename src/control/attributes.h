@@ -1,8 +1,8 @@
 // The attribute table: everything about a device that has a name.
 //
 // What: one row per attribute, with the names, formats and errors of the kernel's sysfs attributes
-//   of zram where it has one. `get`, `set`, `stat`, their JSON-RPC methods and the help
-//   texts are all made from this table.
+//   of zram where it has one. `get`, `set`, `stat`, their JSON-RPC methods, the sysfs-shaped tree,
+//   the help texts and the manual are all made from this table.
 // Units: as each row says. Ownership: the table is constant. Threading: as Host.
 // Errors: invalid_argument (an unknown name, listing the known; a value that does not parse, naming
 //   the rule; too early: the device has no size yet), permission (not readable, not writable), busy

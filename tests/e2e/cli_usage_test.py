@@ -7,7 +7,8 @@
 import cli_support
 from cli_support import CommandLine
 
-COMMANDS = ["start", "stop", "reset", "list", "stat", "get", "set", "attach", "detach", "bench"]
+COMMANDS = ["start", "stop", "reset", "list", "stat", "get", "set", "attach", "detach", "sysfs",
+            "bench"]
 TOO_LARGE = ["9223372036854775808", "8388608T", "18446744073709551616", "9" * 40 + "T"]
 NOT_A_SIZE = ["-1", "+1", "1e3", "4 KiB", "4KiB", "16E", "0x", "0x10", "", " 1", "1 ", "1.5G", "K",
               "1\n2", "-x", "--"]

@@ -69,6 +69,7 @@ clean_up() {
   for point in "$work"/mnt*; do
     mountpoint -q "$point" && umount "$point"
   done
+  mountpoint -q "$work/sys" && umount "$work/sys"
   "$uzram" list --json | python3 -c 'import json, sys
 for device in json.load(sys.stdin): print(device["name"])' | while read -r name; do
     "$uzram" stop "$name"
