@@ -41,8 +41,9 @@ done
 "$cxx" -std=c++20 -Wall -Wextra -Werror "$consumer" -o "$work/consumer" "${flags[@]}"
 "$work/consumer"
 
-# Nothing but these: the program, the library, its headers and the two files that describe it.
+# Nothing but these: the program and its manual page, the library, its headers and the two files that
+# describe it.
 if grep -vE '/(bin/uzram|lib/([^/]+/)?(libuzram\.a|pkgconfig/uzram\.pc))$' "$work/files" |
-  grep -vE '/(include/uzram/[a-z_]+\.h|share/doc/uzram/LICENSE)$'; then
+  grep -vE '/(include/uzram/[a-z_]+\.h|share/doc/uzram/LICENSE|share/man/man7/uzram-attributes\.7)$'; then
   fail "installs more than it should"
 fi
