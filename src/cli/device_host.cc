@@ -4,12 +4,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
 #include "control/attributes.h"
 
 namespace uzram::cli {
+namespace {
+
+// Device managers open a block device for some milliseconds whenever they like: a reset that meets
+// one tries again, for so short a time that a device in real use is still refused at once.
+constexpr int kHoldAttempts = 20;
+constexpr std::chrono::milliseconds kHoldPause{10};
+
+}  // namespace
 
 DeviceHost::DeviceHost(const StartOptions& start, control::DeviceFiles files, base::Fd stop_event)
     : start_(start),
@@ -284,8 +294,16 @@ Result<DeviceHost::Attachments> DeviceHost::start_all(const std::shared_ptr<Devi
   return started;
 }
 
-// All of them, or none.
 Result<void> DeviceHost::hold_all(const Attachments& attachments) const {
+  for (int attempt = 1;; ++attempt) {
+    auto held = try_hold_all(attachments);
+    if (held || held.error().status != Status::busy || attempt == kHoldAttempts) return held;
+    std::this_thread::sleep_for(kHoldPause);
+  }
+}
+
+// All of them, or none.
+Result<void> DeviceHost::try_hold_all(const Attachments& attachments) const {
   for (auto at = attachments.begin(); at != attachments.end(); ++at) {
     auto held = at->way_in->hold();
     if (held) continue;

@@ -74,6 +74,7 @@ class DeviceHost final : public control::Host {
   Result<void> make_device(std::uint64_t size_bytes, bool best) UZRAM_REQUIRES(acts_);
   void show(std::shared_ptr<Device> device, Attachments attachments) UZRAM_REQUIRES(acts_);
   Result<void> hold_all(const Attachments& attachments) const UZRAM_REQUIRES(acts_);
+  Result<void> try_hold_all(const Attachments& attachments) const UZRAM_REQUIRES(acts_);
   static void release_all(const Attachments& attachments);
   Result<void> stop_all(bool force) UZRAM_REQUIRES(acts_);
   void forget(const Attached& attached) UZRAM_REQUIRES(acts_);
