@@ -15,6 +15,7 @@
 #ifndef UZRAM_DEVICE_H_
 #define UZRAM_DEVICE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "uzram/passes.h"
 #include "uzram/request.h"
 #include "uzram/result.h"
 #include "uzram/stats.h"
@@ -34,6 +36,11 @@ inline constexpr std::uint64_t kDeviceBytesMax = (std::uint64_t{1} << 63) - 1;
 
 enum class DeviceType : std::uint8_t { zram, ram };
 
+struct CodecChoice {
+  std::string name;
+  std::optional<int> level = {};
+};
+
 struct DeviceOptions {
   DeviceType type = DeviceType::zram;
   std::uint64_t size_bytes = 0;       // 1 .. kDeviceBytesMax
@@ -41,6 +48,8 @@ struct DeviceOptions {
   std::optional<int> level = {};      // within the codec's range; none: its default
   std::uint64_t mem_limit_bytes = 0;  // of pool memory; 0: none. May exceed the size
   bool read_only = false;
+  // What recompression may use, by priority less 1; zram only.
+  std::array<std::optional<CodecChoice>, kRecompressPriorities> recompress_codecs = {};
 };
 
 // What a range of the device holds, for block status (NBD base:allocation).
@@ -87,6 +96,19 @@ class Device {
   // Moves objects out of sparse memory and gives it back; returns when nothing is left to gain.
   // The device does the same by itself, in the background.
   virtual void compact() noexcept = 0;
+
+  // Marks pages that have not been used for `age_seconds` as idle, until they are read or written;
+  // how many. Same-filled pages are passed over. not_supported on a ram device.
+  virtual Result<std::uint64_t> mark_idle(std::uint64_t age_seconds);
+  // Packs pages anew with the device's other codecs, largest first, and keeps what lands in a
+  // smaller size class; how many. A page that is used meanwhile is passed over. Runs on the calling
+  // thread for as long as it takes, beside all requests. would_block: another pass is under way.
+  // not_supported: a ram device, or one without such codecs; invalid_argument: no codec of that
+  // priority, a threshold above what is ever packed.
+  virtual Result<std::uint64_t> recompress(const RecompressOptions& options);
+  // Fills `out` with the states of stored pages from `first_page` on; how many. Fewer than there is
+  // room for only where no page is left.
+  virtual std::size_t page_states(std::uint64_t first_page, std::span<PageState> out) const;
 
   // As it was made; the limit of now is in stats().
   virtual const DeviceOptions& options() const noexcept = 0;

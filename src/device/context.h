@@ -65,7 +65,9 @@ struct Prepared {
 };
 
 struct Context {
-  std::unique_ptr<codec::Stream> stream;  // none on ram devices
+  // By priority, made when first needed; none on ram devices.
+  std::array<std::unique_ptr<codec::Stream>, 1 + kRecompressPriorities> streams;
+  Stamp now{};  // of the request or step that is under way
   pool::Cache cache;
   Counters counters;
   std::uint64_t changed_pages = 0;  // since the pool was last looked at

@@ -42,7 +42,7 @@ bool PagedDevice::move(pool::ObjectRef from, pool::ObjectRef to, bool raw) noexc
     std::memcpy(pool.packed_payload(to), pool.packed_payload(from), header.bytes());
     pool.packed_header(to).store(header.bits(), std::memory_order_relaxed);
   }
-  slot->unlock(SlotWord(kind, to));
+  slot->unlock(SlotWord(kind, to).with_aside_of(word));
   return true;
 }
 

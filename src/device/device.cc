@@ -38,4 +38,16 @@ Status Device::flush() noexcept {
   return submit_one(*this, {.op = Op::flush});
 }
 
+Result<std::uint64_t> Device::mark_idle(std::uint64_t) {
+  return fail(Status::not_supported, "idle marking: a zram device has it");
+}
+
+Result<std::uint64_t> Device::recompress(const RecompressOptions&) {
+  return fail(Status::not_supported, "recompression: a zram device has it");
+}
+
+std::size_t Device::page_states(std::uint64_t, std::span<PageState>) const {
+  return 0;
+}
+
 }  // namespace uzram

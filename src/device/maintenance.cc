@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+#include "device/age.h"
+
 namespace uzram::device {
 namespace {
 
@@ -49,14 +51,26 @@ bool Maintenance::pause(std::chrono::milliseconds time) noexcept {
 bool Maintenance::sleep_until_touched() noexcept {
   const base::MutexLock lock(mutex_);
   asleep_.store(true, std::memory_order_seq_cst);
-  while (!stopping_ && !touched_.load(std::memory_order_seq_cst)) changed_.wait(mutex_);
+  while (!stopping_ && !touched_.load(std::memory_order_seq_cst)) {
+    if (!changed_.wait_until(mutex_, next_sweep_)) break;
+  }
   asleep_.store(false, std::memory_order_seq_cst);
   return !stopping_;
 }
 
+void Maintenance::sweep_if_due() noexcept {
+  const auto now = Clock::now();
+  if (now < next_sweep_) return;
+  device_.sweep_ages();
+  next_sweep_ = now + std::chrono::seconds(Age::kSweepSeconds);
+}
+
 void Maintenance::run() noexcept {
+  next_sweep_ = Clock::now() + std::chrono::seconds(Age::kSweepSeconds);
   while (sleep_until_touched()) {
+    sweep_if_due();
     for (int quiet = 0; quiet < kRestTicks;) {
+      sweep_if_due();
       quiet = touched_.exchange(false, std::memory_order_acq_rel) ? 0 : quiet + 1;
       tick();
       if (!pause(kTick)) return;

@@ -3,13 +3,15 @@
 // What: sleeps while nothing is written. After a write or discard it looks at the pool every 20 ms,
 // spends
 //   at most 15 % of that time on compaction, and once the device has been at rest for 200 ms
-//   settles it: magazines flushed, sparse memory given back, then sleep without a timer.
+//   settles it: magazines flushed, sparse memory given back, then sleep until it is touched again,
+//   or ages must be swept, some times a day.
 // Units: milliseconds. Ownership: refers to the device, which stops it first.
 // Threading: `touch` from any thread, start and stop by the owner. Errors: none.
 #ifndef UZRAM_DEVICE_MAINTENANCE_H_
 #define UZRAM_DEVICE_MAINTENANCE_H_
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "base/mutex.h"
@@ -31,6 +33,8 @@ class Maintained {
   virtual bool compact_some(bool resting) noexcept = 0;
   // The device came to rest.
   virtual void rest() noexcept = 0;
+  // At least every Age::kSweepSeconds.
+  virtual void sweep_ages() noexcept = 0;
 
  protected:
   ~Maintained() = default;
@@ -60,7 +64,10 @@ class Maintenance {
   bool pause(std::chrono::milliseconds time) noexcept;
   bool sleep_until_touched() noexcept;
 
+  void sweep_if_due() noexcept;
+
   Maintained& device_;
+  std::chrono::steady_clock::time_point next_sweep_;  // the thread's own
   std::atomic<bool> touched_{false};
   std::atomic<bool> asleep_{false};
   std::atomic<bool> urgent_{false};

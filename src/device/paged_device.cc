@@ -52,6 +52,7 @@ void PagedDevice::submit(std::span<Request> batch) noexcept {
     for (Request& request : batch) request.status = Status::no_memory;
     return;
   }
+  context->now = Age::stamp(age_clock_.now());
   while (!batch.empty()) {
     const auto window = batch.first(std::min(batch.size(), kWindow));
     if (window.size() > 1) prefetch(window);
@@ -229,7 +230,7 @@ Status PagedDevice::zero_pages(Context& context, PageIndex first, PageIndex end,
     }
     if (slot->peek() == word) continue;
     count_in(context, word);
-    const SlotWord old = slot->replace(word);
+    const SlotWord old = slot->replace(word.used(context.now));
     if (is_discard && old.kind() != Kind::empty) context.counters.notify_free.add(1);
     retire(context, old);
     if (word == SlotWord()) slots().note_emptied(*slot);

@@ -41,11 +41,14 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   void set_mem_limit(std::uint64_t bytes) noexcept final;
   void reset_mem_used_max() noexcept final { parts_->pool->arena().reset_used_max(); }
   void compact() noexcept final;
+  std::size_t page_states(std::uint64_t first_page, std::span<PageState> out) const final;
   const DeviceOptions& options() const noexcept final { return options_; }
 
   // Recomputes counters and conservation laws from a scan; something that is wrong, or empty. Other
   // requests wait meanwhile. For tests.
   std::string check() noexcept;
+  AgeClock& age_clock() noexcept { return age_clock_; }
+  void sweep_ages() noexcept final;
 
  protected:
   struct Parts {
@@ -83,7 +86,7 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   void count_in(Context& context, SlotWord word) noexcept;
   void publish(Context& context, Slot& slot, SlotWord word) noexcept {
     count_in(context, word);
-    retire(context, slot.replace(word));
+    retire(context, slot.replace(word.used(context.now)));
   }
   // Counts out, and frees what the word refers to.
   void retire(Context& context, SlotWord word) noexcept;
@@ -99,6 +102,13 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
     return word.kind() == Kind::raw ? pool().raw_header(word.object())
                                     : pool().packed_header(word.object());
   }
+  // A pass at a time; whoever gets true calls end_pass.
+  bool begin_pass() noexcept { return !pass_under_way_.exchange(true, std::memory_order_acquire); }
+  void end_pass() noexcept { pass_under_way_.store(false, std::memory_order_release); }
+  // Calls `step` for every slot there is, with a context of which it is the only user; in between
+  // resets and other requests get their turn. Ends early where it answers false.
+  template <typename Step>
+  Status for_each_slot(Step step) noexcept;
   bool limited() const noexcept { return pool().arena().limit() != 0; }
 
  private:
@@ -134,10 +144,32 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   std::unique_ptr<Parts> parts_;
   // Slack at which compaction last gained nothing: not worth another try before it has grown.
   std::atomic<std::uint64_t> futile_slack_{0};
+  AgeClock age_clock_;
+  std::atomic<bool> pass_under_way_{false};
   mutable ContextSet contexts_;
   base::Mutex rest_mutex_;  // held to settle the device, so that who asked for it finds it done
   Maintenance maintenance_;
 };
+
+template <typename Step>
+Status PagedDevice::for_each_slot(Step step) noexcept {
+  constexpr PageIndex kPagesPerTurn = 64;
+  for (PageIndex page = 0; page <= (size_bytes() - 1) / kPageBytes;) {
+    const auto context = contexts_.lease();
+    if (!context) return Status::no_memory;
+    context->now = Age::stamp(age_clock_.now());
+    if (slots().find(page) == nullptr) {
+      page = slots().next_present(page);
+      continue;
+    }
+    for (PageIndex end = page + kPagesPerTurn; page < end; ++page) {
+      Slot* slot = slots().find(page);
+      if (slot == nullptr || page > (size_bytes() - 1) / kPageBytes) break;
+      if (!step(*context, *slot)) return Status::ok;
+    }
+  }
+  return Status::ok;
+}
 
 }  // namespace uzram::device
 

@@ -4,9 +4,10 @@
 // commit:
 //   at any instant it is either the old page or the new one.
 //     bit 0       locked           bit 1  somebody sleeps for the lock
-//     bits 2-4    kind             bits 5-23  not used, 0
-//     bits 24-63  payload: the object of `packed` and `raw`, the pattern of `fill`, the index of
-//     `fill_wide`
+//     bits 2-4    kind             bit 5  idle: not used since it was marked so
+//     bit 6       marked: a pass works on the page, or has; whoever uses the page takes the mark
+//     away bits 7-23   when the page was last used (age.h) bits 24-63  payload: the object of
+//     `packed` and `raw`, the pattern of `fill`, the index of `fill_wide`
 // Units: payload of packed and raw is a pool::ObjectRef.
 // Ownership: who holds the lock owns the page; who replaced a word owns what the old word referred
 // to. Threading: lock and unlock nest with no other slot's lock. A holder may be preempted, so that
@@ -21,6 +22,7 @@
 #include <cstdint>
 
 #include "base/futex.h"
+#include "device/age.h"
 #include "pool/pool.h"
 
 namespace uzram::device {
@@ -33,7 +35,8 @@ enum class Kind : std::uint8_t {
   raw = 4,        // an object of 4096 bytes
 };
 
-// A slot's word without the lock bits.
+// A slot's word without the lock bits. Two are equal when they store the same: idle, mark and stamp
+// are aside. An empty word has none of those.
 class SlotWord {
  public:
   constexpr SlotWord() = default;
@@ -49,11 +52,38 @@ class SlotWord {
   constexpr bool has_object() const { return kind() == Kind::packed || kind() == Kind::raw; }
   constexpr bool is_fill() const { return kind() == Kind::fill || kind() == Kind::fill_wide; }
   constexpr std::uint64_t bits() const { return bits_; }
-  friend constexpr bool operator==(SlotWord, SlotWord) = default;
+  friend constexpr bool operator==(SlotWord a, SlotWord b) {
+    return ((a.bits_ ^ b.bits_) & ~kAsideBits) == 0;
+  }
+
+  constexpr bool idle() const { return (bits_ & kIdle) != 0; }
+  constexpr bool marked() const { return (bits_ & kMarked) != 0; }
+  constexpr Stamp stamp() const { return Stamp(bits_ >> kStampShift & kStampMask); }
+  // As after a use at `now`: neither idle nor marked.
+  constexpr SlotWord used(Stamp now) const {
+    return kind() == Kind::empty ? SlotWord() : with_stamp(now, 0);
+  }
+  constexpr SlotWord restamped(Stamp stamp) const { return with_stamp(stamp, bits_ & kFlagBits); }
+  constexpr SlotWord as_idle() const { return SlotWord(bits_ | kIdle); }
+  // Given to a pass: no longer idle, so that the next pass of its kind passes over it.
+  constexpr SlotWord as_marked() const { return SlotWord((bits_ | kMarked) & ~kIdle); }
+  constexpr SlotWord unmarked() const { return SlotWord(bits_ & ~kMarked); }
+  // The same content with another's idle, mark and stamp.
+  constexpr SlotWord with_aside_of(SlotWord other) const {
+    return SlotWord((bits_ & ~kAsideBits) | (other.bits_ & kAsideBits));
+  }
 
  private:
-  static constexpr unsigned kKindShift = 2, kPayloadShift = 24;
-  static constexpr std::uint64_t kLockBits = 3;
+  static constexpr unsigned kKindShift = 2, kStampShift = 7, kPayloadShift = 24;
+  static constexpr std::uint64_t kLockBits = 3, kIdle = 1U << 5, kMarked = 1U << 6;
+  static constexpr std::uint64_t kFlagBits = kIdle | kMarked;
+  static constexpr std::uint64_t kStampMask = (std::uint64_t{1} << kStampBits) - 1;
+  static constexpr std::uint64_t kAsideBits = kFlagBits | kStampMask << kStampShift;
+  static_assert(kStampShift + kStampBits == kPayloadShift);
+  constexpr SlotWord with_stamp(Stamp stamp, std::uint64_t flags) const {
+    return SlotWord((bits_ & ~kAsideBits) | flags |
+                    static_cast<std::uint64_t>(stamp) << kStampShift);
+  }
   static_assert(64 - kPayloadShift == pool::kObjectRefBits);
   std::uint64_t bits_ = 0;
 };
@@ -73,6 +103,14 @@ class Slot {
   }
   // Publishes `word` at once where nobody holds the lock, else after them; gives what it replaced.
   SlotWord replace(SlotWord word) noexcept;
+
+  // Changes what is aside, where nobody holds the lock: who does, uses the page. False where the
+  // word changed meanwhile.
+  bool try_set_aside(SlotWord seen, SlotWord wanted) noexcept {
+    std::uint64_t bits = seen.bits();
+    return word_.compare_exchange_strong(bits, wanted.bits(), std::memory_order_acq_rel,
+                                         std::memory_order_relaxed);
+  }
 
   // For a table that drops an empty page of slots (SlotTable::trim): locks an empty slot.
   bool try_lock_empty() noexcept {

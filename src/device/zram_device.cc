@@ -25,36 +25,61 @@ void prefetch_for_write(const std::byte* at, std::size_t bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<ZramDevice>> ZramDevice::create(const DeviceOptions& options) {
-  const codec::Codec* codec = codec::find(options.codec);
+Result<ZramDevice::LevelledCodec> ZramDevice::choose(const std::string& name,
+                                                     std::optional<int> level) {
+  const codec::Codec* codec = codec::find(name);
   if (codec == nullptr) {
     std::string known;
     for (const codec::Codec* each : codec::registry()) {
       known += (known.empty() ? "" : ", ") + each->info().name;
     }
-    return fail(Status::invalid_argument, "codec '" + options.codec + "': not one of " + known);
+    return fail(Status::invalid_argument, "codec '" + name + "': not one of " + known);
   }
-  const auto level = codec::check_level(*codec, options.level);
-  if (!level) return tl::unexpected(level.error());
+  const auto checked = codec::check_level(*codec, level);
+  if (!checked) return tl::unexpected(checked.error());
+  return LevelledCodec{codec, *checked};
+}
+
+Result<std::unique_ptr<ZramDevice>> ZramDevice::create(const DeviceOptions& options) {
+  Codecs codecs;
+  const auto first = choose(options.codec, options.level);
+  if (!first) return tl::unexpected(first.error());
+  codecs[0] = *first;
+  for (std::size_t i = 0; i < options.recompress_codecs.size(); ++i) {
+    if (!options.recompress_codecs[i]) continue;
+    const auto other =
+        choose(options.recompress_codecs[i]->name, options.recompress_codecs[i]->level);
+    if (!other) return tl::unexpected(other.error());
+    codecs[i + 1] = *other;
+  }
   auto parts = make_parts(options);
   if (!parts) return tl::unexpected(parts.error());
-  return std::unique_ptr<ZramDevice>(new ZramDevice(options, std::move(*parts), *codec, *level));
+  return std::unique_ptr<ZramDevice>(new ZramDevice(options, std::move(*parts), codecs));
 }
 
 ZramDevice::ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts,
-                       const codec::Codec& codec, int level)
-    : PagedDevice(options, std::move(parts), [&codec, level]() -> std::unique_ptr<Context> {
-        try {
-          auto context = std::make_unique<Context>();
-          auto stream = codec.make_stream(level);
-          if (!stream) return nullptr;
-          context->stream = std::move(*stream);
-          return context;
-        } catch (const std::bad_alloc&) {
-          return nullptr;
-        }
-      }) {
+                       const Codecs& codecs)
+    : PagedDevice(options, std::move(parts),
+                  [this]() -> std::unique_ptr<Context> {
+                    auto context = std::unique_ptr<Context>(new (std::nothrow) Context);
+                    if (context && stream(*context, 0) == nullptr) context.reset();
+                    return context;
+                  }),
+      codecs_(codecs) {
   start_maintenance();
+}
+
+codec::Stream* ZramDevice::stream(Context& context, unsigned priority) const noexcept {
+  std::unique_ptr<codec::Stream>& kept = context.streams[priority];
+  const LevelledCodec& choice = codecs_[priority];
+  if (!kept && choice.codec != nullptr) {
+    try {
+      if (auto made = choice.codec->make_stream(choice.level)) kept = std::move(*made);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+  }
+  return kept.get();
 }
 
 ZramDevice::~ZramDevice() {
@@ -83,7 +108,7 @@ Status ZramDevice::read_page(Context& context, Slot& slot, PageOut out) noexcept
   }
   const SlotWord word = slot.lock();
   const Status status = load(context, slot, word, out);
-  slot.unlock(word);
+  slot.unlock(word.used(context.now));
   return status;
 }
 
@@ -99,7 +124,7 @@ ZramDevice::Packing ZramDevice::pack(Context& context, PageIn in) noexcept {
       return packing;
     }
   }
-  const std::size_t size = context.stream->pack(in, context.packed);
+  const std::size_t size = context.streams[0]->pack(in, context.packed);
   if (size == 0 || size > pool::kPackedBytesMax) {
     packing.kind = Kind::raw;
     packing.bytes = in;
@@ -132,7 +157,8 @@ void ZramDevice::fill_object(SlotWord word, const Slot& slot, const Packing& pac
   std::byte* payload = word.kind() == Kind::raw ? pool().raw_payload(word.object())
                                                 : pool().packed_payload(word.object());
   std::memcpy(payload, packing.bytes.data(), bytes);
-  header_of(word).store(ObjectHeader(slots().id(slot), bytes).bits(), std::memory_order_relaxed);
+  header_of(word).store(ObjectHeader(slots().id(slot), bytes, packing.codec).bits(),
+                        std::memory_order_relaxed);
 }
 
 // With the slot's lock, or of an object that no other thread can reach.
@@ -148,7 +174,10 @@ Status ZramDevice::load(Context& context, const Slot& slot, SlotWord word, PageO
     return Status::ok;
   }
   const std::span<const std::byte> packed(pool().packed_payload(word.object()), header.bytes());
-  return context.stream->unpack(packed, out) ? Status::ok : Status::io_error;
+  if (header.codec() >= context.streams.size()) return Status::io_error;
+  codec::Stream* const unpacker = stream(context, header.codec());
+  if (unpacker == nullptr) return Status::no_memory;
+  return unpacker->unpack(packed, out) ? Status::ok : Status::io_error;
 }
 
 bool ZramDevice::fits_over(SlotWord old, const Packing& packing) const noexcept {
@@ -178,7 +207,7 @@ bool ZramDevice::write_over(Context& context, Slot& slot, PageIn in,
   const SlotWord old = slot.lock();
   const bool fits = fits_over(old, packing);
   if (fits) store_over(context, slot, old, in, packing);
-  slot.unlock(old);
+  slot.unlock(fits ? old.used(context.now) : old);
   return fits;
 }
 
@@ -197,13 +226,13 @@ Status ZramDevice::change_part(Context& context, Slot& slot, Change change) noex
     const auto word = packing.kind == Kind::empty ? SlotWord() : make_word(context, slot, packing);
     if (word) {
       count_in(context, *word);
-      slot.unlock(*word);
+      slot.unlock(word->used(context.now));
       retire(context, old);
       return Status::ok;
     }
     const bool fits = fits_over(old, packing);
     if (fits) store_over(context, slot, old, context.page, packing);
-    slot.unlock(old);
+    slot.unlock(fits ? old.used(context.now) : old);
     if (fits) return Status::ok;
     if (reclaimed) return Status::no_space;
     reclaim(context);

@@ -19,6 +19,9 @@ class ZramDevice final : public PagedDevice {
   static Result<std::unique_ptr<ZramDevice>> create(const DeviceOptions& options);
   ~ZramDevice() override;
 
+  Result<std::uint64_t> mark_idle(std::uint64_t age_seconds) override;
+  Result<std::uint64_t> recompress(const RecompressOptions& options) override;
+
  private:
   // What a page is to be stored as; `empty` only where a discard left nothing. `bytes` lies in the
   // context's packed room, or is the page itself.
@@ -26,10 +29,18 @@ class ZramDevice final : public PagedDevice {
     Kind kind = Kind::raw;
     std::uint64_t pattern = 0;  // fill: the word; fill_wide: the index of the fill word it took
     std::span<const std::byte> bytes;
+    unsigned codec = 0;  // its priority
   };
+  struct LevelledCodec {
+    const codec::Codec* codec = nullptr;  // none: no codec of that priority
+    int level = 0;
+  };
+  using Codecs = std::array<LevelledCodec, 1 + kRecompressPriorities>;
 
-  ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts, const codec::Codec& codec,
-             int level);
+  ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts, const Codecs& codecs);
+  static Result<LevelledCodec> choose(const std::string& name, std::optional<int> level);
+  // nullptr: the system has no memory for it.
+  codec::Stream* stream(Context& context, unsigned priority) const noexcept;
 
   Status read_page(Context& context, Slot& slot, PageOut out) noexcept override;
   Status write_page(Context& context, Slot& slot, PageIn in) noexcept;
@@ -54,6 +65,15 @@ class ZramDevice final : public PagedDevice {
   bool prepare(Context& context, Slot& slot, PageIn in, Prepared& prepared) noexcept;
   Status write_all_or_none(Context& context, PageIndex first, std::size_t count,
                            const std::byte* in) noexcept;
+
+  // recompress.cc
+  struct Recompression;
+  bool recompress_page(Context& context, Slot& slot, const Recompression& pass) noexcept;
+  bool pack_smaller(Context& context, const Recompression& pass, ObjectHeader old,
+                    std::uint32_t old_stride, Packing& packing) noexcept;
+  void give_up(Slot& slot, const Recompression& pass) noexcept;
+
+  const Codecs codecs_;
 };
 
 }  // namespace uzram::device
