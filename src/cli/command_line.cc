@@ -139,6 +139,32 @@ void add_set(CLI::App& app, int& exit_code) {
   command->footer([] { return attribute_table(&control::Attribute::writable); });
 }
 
+void add_words(CLI::App* command, PassArguments& arguments, const char* name, const char* help) {
+  add_positional(command, "NAME", arguments.name, "Name of the device");
+  if (name != nullptr) command->add_option(name, arguments.words, help)->type_name("");
+}
+
+void add_idle(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "idle", "Mark pages as idle until they are read or written again", run_idle);
+  add_words(command, arguments, "AGE",
+            "all (the default), or only those not used for so many seconds");
+}
+
+void add_recompress(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "recompress",
+      "Pack pages anew with the codecs of recomp_algorithm, largest first", run_recompress);
+  add_words(command, arguments, "KEY=VALUE",
+            "type=idle|huge|huge_idle threshold=BYTES max_pages=N priority=1..3 algo=CODEC");
+}
+
+void add_compact(CLI::App& app, int& exit_code) {
+  auto [command, arguments] = add_command(
+      app, exit_code, "compact", "Give memory back now rather than in the background", run_compact);
+  add_words(command, arguments, nullptr, nullptr);
+}
+
 void add_attach(CLI::App& app, int& exit_code) {
   auto [command, arguments] = add_command(
       app, exit_code, "attach",
@@ -171,9 +197,9 @@ void add_sysfs(CLI::App& app, int& exit_code) {
 
 // In the order of the help text.
 using AddCommand = void (*)(CLI::App& app, int& exit_code);
-const std::vector<AddCommand> kCommands = {add_start,  add_stop,  add_reset, add_list,
-                                           add_stat,   add_get,   add_set,   add_attach,
-                                           add_detach, add_sysfs, add_bench};
+const std::vector<AddCommand> kCommands = {
+    add_start, add_stop,       add_reset,   add_list,   add_stat,   add_get,   add_set,
+    add_idle,  add_recompress, add_compact, add_attach, add_detach, add_sysfs, add_bench};
 
 // CLI11 takes its arguments last first. `--name=` is given as an option and an empty value, which
 // the option then judges; CLI11 alone would take the next argument for the value.

@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "uzram/result.h"
 
@@ -63,6 +64,15 @@ struct SetArguments {
   std::string name, attribute, value;
 };
 int run_set(const SetArguments& arguments);
+
+// What is short for writing an attribute of the same name.
+struct PassArguments {
+  std::string name;
+  std::vector<std::string> words;
+};
+int run_idle(const PassArguments& arguments);
+int run_recompress(const PassArguments& arguments);
+int run_compact(const PassArguments& arguments);
 
 struct AttachArguments {
   std::string name, what;  // KIND[:ARG]

@@ -1,12 +1,10 @@
 #include "control/attribute_values.h"
 
-#include <algorithm>
-#include <charconv>
 #include <optional>
-#include <vector>
 
 #include "base/units.h"
 #include "codec/codec.h"
+#include "control/param_text.h"
 
 namespace uzram::control {
 namespace {
@@ -37,66 +35,58 @@ Result<void> check_compresses(const DeviceOptions& options) {
 }
 
 // A parameter that the codec doesn't take is refused when it is set, not when the device is made.
-Result<void> check_level(const DeviceOptions& options) {
-  const codec::Codec* codec = codec::find(options.codec);
-  if (codec == nullptr) return fail(Status::invalid_argument, options.codec + ": unknown codec");
-  const auto level = codec::check_level(*codec, options.level);
+Result<void> check_level(const CodecChoice& choice) {
+  const codec::Codec* codec = codec::find(choice.name);
+  if (codec == nullptr) return fail(Status::invalid_argument, choice.name + ": unknown codec");
+  const auto level = codec::check_level(*codec, choice.level);
   if (!level) return tl::unexpected(level.error());
   return {};
 }
 
 // What algorithm_params takes; a parameter that is not given goes back to its default.
 struct AlgorithmParams {
+  std::optional<unsigned> priority;
   std::optional<std::string> algo;
   std::optional<int> level;
 };
-
-Result<int> parse_int(std::string_view text) {
-  int number = 0;
-  const char* end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || parsed != end) {
-    return fail(Status::invalid_argument, "not a whole number");
-  }
-  return number;
-}
 
 Result<void> set_param(AlgorithmParams& params, std::string_view key, std::string_view value) {
   if (key == "algo") {
     params.algo = value;
     return {};
   }
-  if (key != "level" && key != "priority") {
+  if (key == "priority") {
+    const auto number = parse_count(value, kRecompressPriorities);
+    if (!number) return tl::unexpected(number.error());
+    params.priority = static_cast<unsigned>(*number);
+    return {};
+  }
+  if (key != "level") {
     return fail(Status::invalid_argument, "unknown parameter, known are: priority algo level");
   }
   const auto number = parse_int(value);
   if (!number) return tl::unexpected(number.error());
-  if (key == "level") params.level = *number;
-  if (key == "priority" && *number != 0) {
-    return fail(Status::invalid_argument, "must be 0, the only priority there is");
-  }
+  params.level = *number;
   return {};
 }
 
-// "KEY=VALUE", separated by blanks; at least one.
-Result<AlgorithmParams> parse_algorithm_params(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\n";
-  AlgorithmParams params;
-  bool any = false;
-  for (std::size_t begin = text.find_first_not_of(kBlanks); begin != std::string_view::npos;) {
-    const std::size_t end = std::min(text.find_first_of(kBlanks, begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin);
-    const std::size_t sign = word.find('=');
-    if (sign == std::string_view::npos || sign == 0 || sign + 1 == word.size()) {
-      return refuse(Status::invalid_argument, word, "must be KEY=VALUE");
-    }
-    auto set = naming(word, set_param(params, word.substr(0, sign), word.substr(sign + 1)));
-    if (!set) return tl::unexpected(set.error());
-    any = true;
-    begin = text.find_first_not_of(kBlanks, end);
+std::optional<CodecChoice> codec_at(const DeviceOptions& options, unsigned priority) {
+  if (priority == 0) return CodecChoice{options.codec, options.level};
+  return options.recompress_codecs[priority - 1];
+}
+
+// The priority that is meant, by number or by the codec's name; the first codec where neither says.
+Result<unsigned> find_priority(const DeviceOptions& options, const AlgorithmParams& params) {
+  const auto is_there = [&](unsigned priority) {
+    const auto choice = codec_at(options, priority);
+    return choice && (!params.algo || *params.algo == choice->name);
+  };
+  for (unsigned i = 0; i <= kRecompressPriorities; ++i) {
+    if ((!params.priority || *params.priority == i) && is_there(i)) return i;
   }
-  if (!any) return refuse(Status::invalid_argument, text, "must be KEY=VALUE");
-  return params;
+  return fail(Status::invalid_argument,
+              "no such codec is chosen by comp_algorithm or "
+              "recomp_algorithm");
 }
 
 }  // namespace
@@ -157,22 +147,31 @@ Result<void> write_comp_algorithm(Host& host, std::string_view value) {
   return naming(value, host.configure([codec](DeviceOptions& options) -> Result<void> {
     if (auto compresses = check_compresses(options); !compresses) return compresses;
     options.codec = codec->info().name;
-    auto fits = check_level(options);
+    auto fits = check_level({options.codec, options.level});
     if (!fits) fits.error().message += "; algorithm_params priority=0 goes back to the default";
     return fits;
   }));
 }
 
 Result<void> write_algorithm_params(Host& host, std::string_view value) {
-  const auto params = parse_algorithm_params(value);
-  if (!params) return tl::unexpected(params.error());
+  AlgorithmParams params;
+  bool any = false;
+  auto parsed = for_each_param(value, [&](std::string_view key, std::string_view text) {
+    any = true;
+    return set_param(params, key, text);
+  });
+  if (!parsed) return parsed;
+  if (!any) return refuse(Status::invalid_argument, value, "must be KEY=VALUE");
   return naming(value, host.configure([&params](DeviceOptions& options) -> Result<void> {
     if (auto compresses = check_compresses(options); !compresses) return compresses;
-    if (params->algo && *params->algo != options.codec) {
-      return fail(Status::invalid_argument, "comp_algorithm is " + options.codec);
+    const auto priority = find_priority(options, params);
+    if (!priority) return tl::unexpected(priority.error());
+    if (auto fits = check_level({codec_at(options, *priority)->name, params.level}); !fits) {
+      return fits;
     }
-    options.level = params->level;
-    return check_level(options);
+    (*priority == 0 ? options.level : options.recompress_codecs[*priority - 1]->level) =
+        params.level;
+    return {};
   }));
 }
 

@@ -28,6 +28,12 @@ Result<void> write_mem_limit(Host& host, std::string_view value);
 Result<void> write_mem_used_max(Host& host, std::string_view value);
 Result<void> write_compact(Host& host, std::string_view value);
 
+// attribute_passes.cc
+std::string read_recomp_algorithm(const View& view);
+Result<void> write_recomp_algorithm(Host& host, std::string_view value);
+Result<void> write_recompress(Host& host, std::string_view value);
+Result<void> write_idle(Host& host, std::string_view value);
+
 }  // namespace uzram::control
 
 #endif  // UZRAM_CONTROL_ATTRIBUTE_VALUES_H_

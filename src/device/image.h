@@ -44,7 +44,7 @@ struct ImageHeader {
   ImageLayout layout;
 };
 static_assert(sizeof(ImageHeader) == 104);
-inline constexpr std::uint32_t kImageVersion = 1;
+inline constexpr std::uint32_t kImageVersion = 2;
 
 class Image {
  public:

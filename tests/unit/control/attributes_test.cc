@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/pages.h"
 #include "tests/unit/control/real_host.h"
 
 namespace uzram::control {
@@ -75,9 +76,26 @@ const std::vector<Write> kWrites = {
     {"algorithm_params", "=1", kInvalid, kInvalid, kInvalid},
     {"algorithm_params", "level=1x", kInvalid, kInvalid, kInvalid},
     {"algorithm_params", "level=99999999999", kInvalid, kInvalid, kInvalid},
-    {"algorithm_params", "priority=1", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "priority=1", kInvalid, Status::busy, Status::busy},
     {"algorithm_params", "priority=-1", kInvalid, kInvalid, kInvalid},
     {"algorithm_params", "priority=4", kInvalid, kInvalid, kInvalid},
+    {"recomp_algorithm", "algo=zstd", kOk, Status::busy, Status::busy},
+    {"recomp_algorithm", "algo=zstd priority=3", kOk, Status::busy, Status::busy},
+    {"recomp_algorithm", "algo=zstd priority=0", kInvalid, kInvalid, kInvalid},
+    {"recomp_algorithm", "algo=zstd priority=4", kInvalid, kInvalid, kInvalid},
+    {"recomp_algorithm", "priority=1", kInvalid, kInvalid, kInvalid},
+    {"recomp_algorithm", "algo=nosuch", kInvalid, kInvalid, kInvalid},
+    {"recomp_algorithm", "algo=zstd level=1", kInvalid, kInvalid, kInvalid},
+    {"recomp_algorithm", "zstd", kInvalid, kInvalid, kInvalid},
+    {"recomp_algorithm", "", kInvalid, kInvalid, kInvalid},
+    {"idle", "all", kInvalid, kOk, kOk},
+    {"idle", "3600", kInvalid, kOk, kOk},
+    {"idle", "-1", kInvalid, kInvalid, kInvalid},
+    {"idle", "1h", kInvalid, kInvalid, kInvalid},
+    {"idle", "", kInvalid, kInvalid, kInvalid},
+    {"recompress", "type=idle", kInvalid, kInvalid, kInvalid},  // no second codec
+    {"recompress", "type=cold", kInvalid, kInvalid, kInvalid},
+    {"recompress", "speed=1", kInvalid, kInvalid, kInvalid},
     {"algorithm_params", "speed=1", kInvalid, kInvalid, kInvalid},
     {"algorithm_params", "algo=zstd", kInvalid, Status::busy, Status::busy},
     {"mem_limit", "1M", kOk, kOk, kOk},
@@ -284,6 +302,44 @@ TEST(RoundUpToPage, NeverWrapsAndNeverRoundsDown) {
   EXPECT_EQ(round_up_to_page(kDeviceBytesMax - 4095), kDeviceBytesMax - 4095);
   EXPECT_EQ(round_up_to_page(kDeviceBytesMax - 4094), kDeviceBytesMax);
   EXPECT_EQ(round_up_to_page(kDeviceBytesMax), kDeviceBytesMax);
+}
+
+TEST(RecompressAttributes, FromTheCodecsToThePages) {
+  test::RealHost host;
+  EXPECT_EQ(get(host, "recomp_algorithm"), "");
+  ASSERT_EQ(set(host, "recomp_algorithm", "algo=zstd priority=1"), kOk);
+  ASSERT_EQ(set(host, "recomp_algorithm", "priority=3 algo=deflate"), kOk);
+  EXPECT_NE(get(host, "recomp_algorithm").find("#1: lz4"), std::string::npos);
+  EXPECT_NE(get(host, "recomp_algorithm").find("[deflate]"), std::string::npos);
+  EXPECT_EQ(set(host, "algorithm_params", "priority=1 level=22"), kOk);
+  EXPECT_EQ(set(host, "algorithm_params", "algo=deflate level=12"), kOk);
+  EXPECT_EQ(set(host, "algorithm_params", "algo=deflate level=13"), kInvalid);
+  EXPECT_EQ(set(host, "algorithm_params", "priority=2 level=1"), kInvalid);
+  EXPECT_EQ(set(host, "algorithm_params", "priority=1 algo=deflate"), kInvalid);
+  EXPECT_EQ(host.options().recompress_codecs[0]->level, 22);
+  EXPECT_EQ(host.options().recompress_codecs[2]->level, 12);
+  ASSERT_EQ(set(host, "disksize", "1M"), kOk);
+  test::Page page;
+  std::mt19937_64 random(1);
+  for (std::byte& byte : page) byte = static_cast<std::byte>("0123456789abcdef"[random() % 16]);
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    ASSERT_EQ(host.device()->write(i * kPageBytes, page), Status::ok);
+  }
+  ASSERT_EQ(get(host, "huge_pages"), "8");
+  EXPECT_EQ(set(host, "recompress", "type=huge_idle"), kOk);
+  EXPECT_EQ(get(host, "huge_pages"), "8");
+  EXPECT_EQ(set(host, "idle", "all"), kOk);
+  EXPECT_EQ(set(host, "recompress", "type=huge_idle max_pages=3 algo=zstd"), kOk);
+  EXPECT_EQ(get(host, "huge_pages"), "5");
+  EXPECT_EQ(set(host, "recompress", ""), kOk);
+  EXPECT_EQ(get(host, "huge_pages"), "0");
+  EXPECT_EQ(set(host, "recompress", "algo=lz4"), kInvalid);
+  EXPECT_EQ(set(host, "recompress", "priority=2"), kInvalid);
+  EXPECT_EQ(set(host, "recompress", "threshold=4096"), kInvalid);
+  EXPECT_EQ(set(host, "recompress", "max_pages=-1"), kInvalid);
+  test::Page now;
+  ASSERT_EQ(host.device()->read(7 * kPageBytes, now), Status::ok);
+  EXPECT_EQ(now, page);
 }
 
 }  // namespace
