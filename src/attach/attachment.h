@@ -2,9 +2,10 @@
 //
 // What: an attachment is made running by its own factory and serves one device until it is stopped.
 // Units: none. Ownership: holds a reference to the device, which must outlive it.
-// Threading: an attachment runs its own threads; start, stop and the destructor are called by one
-// thread at a time, what only asks (kind, where, clients) by any at any time. Errors: the factory
-// fails with one line; a running attachment reports a peer's errors to that peer.
+// Threading: an attachment runs its own threads; what changes it (start, stop, hold, release, the
+// destructor) is called by one thread at a time, what only asks (kind, where, clients) by any at
+// any time. Errors: the factory fails with one line; a running attachment reports a peer's errors
+// to that peer.
 #ifndef UZRAM_ATTACH_ATTACHMENT_H_
 #define UZRAM_ATTACH_ATTACHMENT_H_
 

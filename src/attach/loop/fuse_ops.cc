@@ -168,7 +168,10 @@ void open(fuse_req_t req, fuse_ino_t inode, fuse_file_info* info) {
   // In the protocol's own form: libfuse learned to ask for parallel writes only in 3.15.
   fuse_open_out out{};
   out.open_flags = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES | FOPEN_NOFLUSH;
-  disk.opened();
+  if (!disk.opened()) {
+    fuse_reply_err(req, EBUSY);
+    return;
+  }
   if (fuse_reply_buf(req, reinterpret_cast<const char*>(&out), sizeof out) != 0) {
     disk.closed();  // the opener was interrupted, no release will come
   }
@@ -273,9 +276,23 @@ void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info*
 
 }  // namespace
 
-void ExportedDisk::opened() {
+bool ExportedDisk::opened() {
   const base::MutexLock lock(mutex_);
+  if (held_) return false;
   ++opens_;
+  return true;
+}
+
+bool ExportedDisk::hold(unsigned limit) {
+  const base::MutexLock lock(mutex_);
+  if (opens_ > limit) return false;
+  held_ = true;
+  return true;
+}
+
+void ExportedDisk::release() noexcept {
+  const base::MutexLock lock(mutex_);
+  held_ = false;
 }
 
 void ExportedDisk::closed() {

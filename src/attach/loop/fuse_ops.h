@@ -24,8 +24,13 @@ class ExportedDisk {
  public:
   ExportedDisk(Device& shown, bool no_writes) : device(shown), read_only(no_writes) {}
 
-  void opened();
+  // Counts an open in; false while held.
+  bool opened();
   void closed();
+  // Keeps newcomers out until `release`. False, and nothing has changed, with more than `limit`
+  // open.
+  bool hold(unsigned limit);
+  void release() noexcept;
   // The session has ended: no close will be told any more.
   void all_closed();
   // Open files of it, in any process and the kernel.
@@ -40,6 +45,7 @@ class ExportedDisk {
   mutable base::Mutex mutex_;
   base::CondVar fewer_;
   unsigned opens_ UZRAM_GUARDED_BY(mutex_) = 0;
+  bool held_ UZRAM_GUARDED_BY(mutex_) = false;
 };
 
 const fuse_lowlevel_ops& disk_operations();

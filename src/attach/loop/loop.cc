@@ -34,11 +34,12 @@ class LoopAttachment final : public Attachment {
   unsigned clients() const override;
   Result<void> stop(bool force) override;
   Result<void> hold() override;
-  void release() noexcept override { held_.reset(); }
+  void release() noexcept override;
 
  private:
   bool has_loop() const noexcept { return number_ >= 0; }
   Result<void> detach(bool force);
+  Result<void> claim();
   // Names a user where one can be found.
   Error in_use(const char* otherwise) const;
 
@@ -89,7 +90,7 @@ Result<void> LoopAttachment::detach(bool force) {
 
 Result<void> LoopAttachment::stop(bool force) {
   if (stopped_) return {};
-  held_.reset();  // our own claim would be in the way
+  release();  // our own claim would be in the way
   Result<void> detached = detach(force);
   if (!detached && !force) return detached;
   stopped_ = true;
@@ -97,22 +98,34 @@ Result<void> LoopAttachment::stop(bool force) {
   return detached ? unmounted : detached;
 }
 
-// An exclusive open keeps mounts and swap out, wherever they are made. It is closed again at once,
-// and there is nothing to write back then: who had it open before us is refused here.
 Result<void> LoopAttachment::hold() {
-  if (file_->disk().opens() > (has_loop() ? 1U : 0U)) {
+  if (!file_->disk().hold(has_loop() ? 1 : 0)) {
     return fail(Status::busy,
                 file_->path() + ": open" + (has_loop() ? " beside its loop device" : ""));
   }
   if (!has_loop()) return {};
-  held_.reset(::open(where().c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
-  if (!held_) {
-    if (errno == EBUSY) return tl::unexpected<Error>(in_use("held exclusively"));
-    return fail_errno(errno, where());
+  Result<void> claimed = claim();
+  if (!claimed) release();
+  return claimed;
+}
+
+// An exclusive open keeps mounts and swap out, wherever they are made. It is closed again at once,
+// and there is nothing to write back then: who had it open before us is refused here.
+Result<void> LoopAttachment::claim() {
+  Result<base::Fd> claimed = claim_loop(number_, backing_);
+  if (!claimed) {
+    if (claimed.error().status != Status::busy) return tl::unexpected<Error>(claimed.error());
+    return tl::unexpected<Error>(in_use("held exclusively"));
   }
-  if (users_of(where()).count == 0) return {};
+  if (!*claimed) return {};  // detached by somebody else: nobody can come that way
+  if (users_of(where()).count > 0) return tl::unexpected<Error>(in_use("held open"));
+  held_ = std::move(*claimed);
+  return {};
+}
+
+void LoopAttachment::release() noexcept {
   held_.reset();
-  return tl::unexpected<Error>(in_use("held open"));
+  file_->disk().release();
 }
 
 Result<void> check_size(std::uint64_t size, unsigned block_size) {

@@ -63,8 +63,8 @@ bool is_bound_to(const base::Fd& device, int number, const Backing& backing, loo
 }
 
 // A descriptor of a device that is bound to `backing`; none where it isn't.
-Result<base::Fd> open_bound(int number, const Backing& backing, int flags, loop_info64& info) {
-  base::Fd device(::open(loop_path(number).c_str(), O_RDONLY | O_CLOEXEC | flags));
+Result<base::Fd> open_bound(int number, const Backing& backing, loop_info64& info) {
+  base::Fd device(::open(loop_path(number).c_str(), O_RDONLY | O_CLOEXEC));
   if (!device) {
     if (errno == ENXIO || errno == ENOENT || errno == ENODEV) return base::Fd();
     return fail_errno(errno, loop_path(number));
@@ -117,10 +117,20 @@ Result<int> bind_loop(const base::Fd& file, const std::string& path, unsigned bl
                                 std::to_string(kTriesMax) + " times");
 }
 
+// Another's device of that number is not even tried: it may be in use, and a claim disturbs.
+Result<base::Fd> claim_loop(int number, const Backing& backing) {
+  loop_info64 info{};
+  Result<base::Fd> device = open_bound(number, backing, info);
+  if (!device || !*device) return device;
+  base::Fd claim(::open(loop_path(number).c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  if (!claim) return fail_errno(errno, loop_path(number));
+  return claim;
+}
+
 Result<bool> unbind_loop(int number, const Backing& backing, Unbind how) {
   loop_info64 info{};
-  Result<base::Fd> device =
-      open_bound(number, backing, how == Unbind::now_or_refuse ? O_EXCL : 0, info);
+  Result<base::Fd> device = how == Unbind::now_or_refuse ? claim_loop(number, backing)
+                                                         : open_bound(number, backing, info);
   if (!device) return tl::unexpected<Error>(std::move(device.error()));
   if (!*device) return false;
   if (::ioctl(device->get(), LOOP_CLR_FD) != 0) {
@@ -132,7 +142,7 @@ Result<bool> unbind_loop(int number, const Backing& backing, Unbind how) {
 
 Result<bool> keep_loop(int number, const Backing& backing) {
   loop_info64 info{};
-  Result<base::Fd> device = open_bound(number, backing, 0, info);
+  Result<base::Fd> device = open_bound(number, backing, info);
   if (!device) return tl::unexpected<Error>(std::move(device.error()));
   if (!*device) return false;
   info.lo_flags &= ~unsigned{LO_FLAGS_AUTOCLEAR};
@@ -147,7 +157,7 @@ std::vector<int> loops_bound_to(const Backing& backing) {
   std::vector<int> bound;
   for (const int number : candidates(backing)) {
     loop_info64 info{};
-    const Result<base::Fd> device = open_bound(number, backing, 0, info);
+    const Result<base::Fd> device = open_bound(number, backing, info);
     if (device && *device) bound.push_back(number);
   }
   return bound;

@@ -2,10 +2,10 @@
 //
 // What: binds a free /dev/loopN to a file and lets it go again. Before each change the device is
 //   opened and its backing file compared with ours: while it is open it can't be bound anew.
-// Units: bytes. Ownership: none; no descriptor outlives a call (loop.h says why).
+// Units: bytes. Ownership: none; no descriptor but a claim's outlives a call (loop.h says why).
 // Threading: pure, but for the kernel's table. The caller's session must be served by other
-// threads:
-//   the kernel asks the file system while a call runs. Errors: busy where others hold the device.
+//   threads: the kernel asks the file system while a call runs.
+// Errors: busy where others hold the device.
 #ifndef UZRAM_ATTACH_LOOP_LOOP_DEVICE_H_
 #define UZRAM_ATTACH_LOOP_LOOP_DEVICE_H_
 
@@ -30,6 +30,10 @@ std::string loop_path(int number);
 // Binds a free device to `file`; `path` is its name for those who list loop devices.
 Result<int> bind_loop(const base::Fd& file, const std::string& path, unsigned block_size,
                       bool read_only);
+
+// Holds the device exclusively, so that nobody can mount it or swap on it; none where it is not (or
+// no longer) bound to `backing`.
+Result<base::Fd> claim_loop(int number, const Backing& backing);
 
 enum class Unbind {
   now_or_refuse,  // busy, and nothing has changed, where it is mounted or else held exclusively

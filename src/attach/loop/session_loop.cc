@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -111,7 +111,7 @@ void SessionLoop::run(unsigned threads) {
   std::vector<std::thread> others;
   try {
     while (others.size() + 1 < threads) others.emplace_back([this] { serve(); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // One thread serves as well, only slower.
   }
   serve();

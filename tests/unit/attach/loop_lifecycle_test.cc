@@ -66,6 +66,63 @@ TEST_F(LoopTest, HeldItIsNobodyElses) {
   EXPECT_TRUE(attachment->stop(false));
 }
 
+TEST_F(LoopTest, HeldNobodyOpensItsFile) {
+  test::FakeDevice device(8 * kMiB);
+  LoopOptions with = options();
+  for (const bool file_only : {true, false}) {
+    with.file_only = file_only;
+    const auto attachment = start(device, with);
+    const std::string path = mount_dir() + "/" + kLoopFileName;
+    const auto opens = [&path] {
+      return static_cast<bool>(base::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
+    };
+    // A close is told to us after it has returned.
+    const auto unused = [&attachment] { return attachment->clients() == 0; };
+    {
+      const base::Fd user(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+      ASSERT_TRUE(user);
+      ASSERT_FALSE(attachment->hold());
+      EXPECT_TRUE(opens()) << "kept out after a refusal";
+    }
+    wait_until(unused);
+    ASSERT_TRUE(attachment->hold());
+    EXPECT_FALSE(opens());
+    EXPECT_EQ(errno, EBUSY);
+    attachment->release();
+    EXPECT_TRUE(opens());
+    wait_until(unused);
+    EXPECT_TRUE(attachment->stop(false));
+  }
+}
+
+// As after an administrator's losetup --detach, when others have taken the number.
+TEST_F(LoopTest, AnotherOnesDeviceOfItsNumberIsNeitherClaimedNorInTheWay) {
+  test::FakeDevice device(kMiB);
+  LoopOptions with = options();
+  with.read_only = true;  // only such a one can change its file without a moment in between
+  const auto attachment = start(device, with);
+  const std::string where = attachment->where();
+  const std::string path = dir_ + "/another";
+  const base::Fd another(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::ftruncate(another.get(), kMiB), 0);
+  const base::Fd loop(::open(where.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::ioctl(loop.get(), LOOP_CHANGE_FD, another.get()), 0);
+  {
+    const base::Fd user(::open(where.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+    ASSERT_TRUE(user);
+    const Result<void> held = attachment->hold();
+    EXPECT_TRUE(held) << held.error().message;
+    attachment->release();
+  }
+  ASSERT_TRUE(attachment->hold());
+  EXPECT_TRUE(base::Fd(::open(where.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC)));
+  const base::Fd user(::open(where.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  ASSERT_TRUE(user);
+  const Result<void> stopped = attachment->stop(false);
+  EXPECT_TRUE(stopped) << stopped.error().message;
+  EXPECT_EQ(::ioctl(loop.get(), LOOP_CLR_FD), 0);
+}
+
 TEST_F(LoopTest, StopLeavesNothing) {
   test::FakeDevice device(8 * kMiB);
   const auto attachment = start(device, options());
