@@ -11,6 +11,7 @@
 
 #include "attach/loop/block_users.h"
 #include "attach/loop/fuse_file.h"
+#include "attach/loop/loop_claim.h"
 #include "attach/loop/loop_device.h"
 #include "attach/loop/mount_table.h"
 
@@ -47,7 +48,7 @@ class LoopAttachment final : public Attachment {
   const Backing backing_;
   const int number_;  // -1: the file alone
   bool stopped_ = false;
-  base::Fd held_;  // the loop device, claimed
+  std::unique_ptr<LoopClaim> held_;
 };
 
 unsigned LoopAttachment::clients() const {
@@ -109,10 +110,8 @@ Result<void> LoopAttachment::hold() {
   return claimed;
 }
 
-// An exclusive open keeps mounts and swap out, wherever they are made. It is closed again at once,
-// and there is nothing to write back then: who had it open before us is refused here.
 Result<void> LoopAttachment::claim() {
-  Result<base::Fd> claimed = claim_loop(number_, backing_);
+  Result<std::unique_ptr<LoopClaim>> claimed = LoopClaim::take(number_, backing_);
   if (!claimed) {
     if (claimed.error().status != Status::busy) return tl::unexpected<Error>(claimed.error());
     return tl::unexpected<Error>(in_use("held exclusively"));

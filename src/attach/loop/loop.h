@@ -12,9 +12,9 @@
 //
 // A process must not wait for its own mount in a way that no signal ends: killed at that moment it
 // could never go. So no descriptor of the loop device or the file is kept open here (the last one
-// to close a block device writes back what others left dirty), but for the moment of a reset, when
-// nobody else has it open; and the loop device goes by the kernel's own rule: marked to clear
-// itself, it does so when its last user closes it.
+// to close a block device writes back what others left dirty); the claim of a held device has a
+// table of descriptors of its own (loop_claim.h); and the loop device goes by the kernel's own
+// rule: marked to clear itself, it does so when its last user closes it.
 #ifndef UZRAM_ATTACH_LOOP_LOOP_H_
 #define UZRAM_ATTACH_LOOP_LOOP_H_
 

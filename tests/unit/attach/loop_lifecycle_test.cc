@@ -7,7 +7,9 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include <chrono>
 #include <set>
 
 #include "tests/unit/attach/loop_fixture.h"
@@ -121,6 +123,35 @@ TEST_F(LoopTest, AnotherOnesDeviceOfItsNumberIsNeitherClaimedNorInTheWay) {
   const Result<void> stopped = attachment->stop(false);
   EXPECT_TRUE(stopped) << stopped.error().message;
   EXPECT_EQ(::ioctl(loop.get(), LOOP_CLR_FD), 0);
+}
+
+// Somebody writes through the page cache while the device is held, and goes; then the process is
+// killed. It would wait for ever to write that back through itself.
+TEST_F(LoopTest, KilledWhileItIsHeldTheProcessGoes) {
+  test::FakeDevice device(8 * kMiB);
+  Child child([&] {
+    Attachment* const attachment = start(device, options()).release();
+    if (!attachment->hold()) ::_exit(1);
+    return std::pair(attachment->where(), attachment);
+  });
+  {
+    const base::Fd writer(::open(child.said().c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_TRUE(writer) << child.said();
+    const std::vector<char> data(1 << 20, 'x');
+    ASSERT_EQ(::write(writer.get(), data.data(), data.size()), 1 << 20);
+  }
+  struct stat mount;
+  ASSERT_EQ(::stat(mount_dir().c_str(), &mount), 0);
+  ::kill(child.pid(), SIGKILL);
+  siginfo_t gone{};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (gone.si_pid == 0 && std::chrono::steady_clock::now() < deadline) {
+    ::waitid(P_PID, static_cast<id_t>(child.pid()), &gone, WEXITED | WNOHANG | WNOWAIT);
+    std::this_thread::yield();
+  }
+  EXPECT_NE(gone.si_pid, 0) << "abort FUSE connection " << minor(mount.st_dev) << " by hand";
+  if (gone.si_pid != 0) child.kill();
+  EXPECT_TRUE(clean_up_loop(mount_dir()));
 }
 
 TEST_F(LoopTest, StopLeavesNothing) {

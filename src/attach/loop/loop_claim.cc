@@ -1,0 +1,68 @@
+#include "attach/loop/loop_claim.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace uzram::attach {
+namespace {
+
+// Leaves the process's descriptors to its other threads.
+Result<void> take_own_table() {
+  if (::unshare(CLONE_FILES) != 0 || ::close_range(STDERR_FILENO + 1, ~0U, 0) != 0) {
+    return fail_errno(errno, "descriptors of a thread's own");
+  }
+  return {};
+}
+
+Result<base::Fd> claim_apart(int number, const Backing& backing) {
+  if (auto own = take_own_table(); !own) return tl::unexpected<Error>(std::move(own.error()));
+  return claim_loop(number, backing);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoopClaim>> LoopClaim::take(int number, const Backing& backing) {
+  std::unique_ptr<LoopClaim> claim(new LoopClaim);
+  try {
+    claim->thread_ =
+        std::thread([raw = claim.get(), number, backing] { raw->hold(number, backing); });
+  } catch (const std::system_error& error) {
+    return fail_errno(error.code().value(), loop_path(number) + ": thread");
+  }
+  {
+    const base::MutexLock lock(claim->mutex_);
+    while (!claim->taken_) claim->changed_.wait(claim->mutex_);
+    if (!*claim->taken_) return tl::unexpected<Error>(claim->taken_->error());
+    if (**claim->taken_) return claim;
+  }
+  return std::unique_ptr<LoopClaim>();
+}
+
+LoopClaim::~LoopClaim() {
+  {
+    const base::MutexLock lock(mutex_);
+    drop_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void LoopClaim::hold(int number, const Backing& backing) {
+  sigset_t all;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
+  const Result<base::Fd> device = claim_apart(number, backing);
+  const base::MutexLock lock(mutex_);
+  taken_ = device ? Result<bool>(static_cast<bool>(*device))
+                  : Result<bool>(tl::unexpected<Error>(device.error()));
+  changed_.notify_all();
+  while (!drop_) changed_.wait(mutex_);
+}
+
+}  // namespace uzram::attach
