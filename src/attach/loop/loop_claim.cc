@@ -9,8 +9,35 @@
 #include <system_error>
 #include <utility>
 
+// The thread sanitizer knows descriptors by their numbers alone and takes those of two tables for
+// one: in this thread it must not look.
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define UZRAM_OWN_NUMBERS
+extern "C" void __tsan_ignore_thread_begin();
+extern "C" void __tsan_ignore_thread_end();
+#endif
+#endif
+
 namespace uzram::attach {
 namespace {
+
+class OwnNumbers {
+ public:
+#ifdef UZRAM_OWN_NUMBERS
+  OwnNumbers() {
+    __tsan_ignore_thread_begin();
+  }
+  ~OwnNumbers() {
+    __tsan_ignore_thread_end();
+  }
+#else
+  OwnNumbers() {}
+  ~OwnNumbers() {}
+#endif
+  OwnNumbers(const OwnNumbers&) = delete;
+  OwnNumbers& operator=(const OwnNumbers&) = delete;
+};
 
 // Leaves the process's descriptors to its other threads.
 Result<void> take_own_table() {
@@ -57,6 +84,7 @@ void LoopClaim::hold(int number, const Backing& backing) {
   sigset_t all;
   sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
+  const OwnNumbers own_numbers;
   const Result<base::Fd> device = claim_apart(number, backing);
   const base::MutexLock lock(mutex_);
   taken_ = device ? Result<bool>(static_cast<bool>(*device))
