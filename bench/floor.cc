@@ -6,18 +6,18 @@
 namespace uzram::bench {
 namespace {
 
-struct CodecChoice {
+struct FloorCodec {
   const codec::Codec* codec = nullptr;  // null: plain copies
-  int level = 0;
+  codec::StreamOptions options = {};
 };
 
-Result<CodecChoice> choose_codec(const DeviceOptions& device) {
-  if (device.type == DeviceType::ram) return CodecChoice{};
+Result<FloorCodec> choose_codec(const DeviceOptions& device) {
+  if (device.type == DeviceType::ram) return FloorCodec{};
   const codec::Codec* found = codec::find(device.codec);
   if (found == nullptr) return fail(Status::not_found, "codec '" + device.codec + "': not built");
-  const Result<int> level = codec::check_level(*found, device.level);
-  if (!level) return tl::unexpected(level.error());
-  return CodecChoice{found, *level};
+  auto options = codec::check_params(*found, device.params);
+  if (!options) return tl::unexpected(options.error());
+  return FloorCodec{found, std::move(*options)};
 }
 
 std::uint64_t pages_of(const DeviceOptions& device) noexcept {
@@ -27,10 +27,10 @@ std::uint64_t pages_of(const DeviceOptions& device) noexcept {
 }  // namespace
 
 Result<PackedSizes> measure_packed(const DeviceOptions& device, const SourcePages& pages) {
-  const Result<CodecChoice> choice = choose_codec(device);
+  const Result<FloorCodec> choice = choose_codec(device);
   if (!choice) return tl::unexpected(choice.error());
   if (choice->codec == nullptr) return PackedSizes{};
-  Result<std::unique_ptr<codec::Stream>> stream = choice->codec->make_stream(choice->level);
+  Result<std::unique_ptr<codec::Stream>> stream = choice->codec->make_stream(choice->options);
   if (!stream) return tl::unexpected(stream.error());
   const auto room = std::make_unique<std::byte[]>(codec::kPackRoomBytes);
   std::size_t sum = 0;
@@ -57,7 +57,7 @@ std::uint64_t Floor::bytes_for(const DeviceOptions& device, const PackedSizes& s
 }
 
 Result<Floor> Floor::make(const DeviceOptions& device, const PackedSizes& sizes) {
-  const Result<CodecChoice> choice = choose_codec(device);
+  const Result<FloorCodec> choice = choose_codec(device);
   if (!choice) return tl::unexpected(choice.error());
   Result<base::MemoryMap> map = base::MemoryMap::reserve(bytes_for(device, sizes));
   if (!map) return tl::unexpected(map.error());
@@ -66,7 +66,7 @@ Result<Floor> Floor::make(const DeviceOptions& device, const PackedSizes& sizes)
   floor.map_ = std::move(*map);
   floor.stride_ = stride_for(device, sizes);
   floor.codec_ = choice->codec;
-  floor.level_ = choice->level;
+  floor.stream_options_ = choice->options;
   return floor;
 }
 
@@ -74,7 +74,7 @@ Result<Floor::Lane> Floor::make_lane() {
   Lane lane;
   lane.floor_ = this;
   if (codec_ == nullptr) return lane;
-  Result<std::unique_ptr<codec::Stream>> stream = codec_->make_stream(level_);
+  Result<std::unique_ptr<codec::Stream>> stream = codec_->make_stream(stream_options_);
   if (!stream) return tl::unexpected(stream.error());
   lane.stream_ = std::move(*stream);
   lane.scratch_ = std::make_unique<std::byte[]>(codec::kPackRoomBytes);

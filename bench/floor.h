@@ -66,7 +66,7 @@ class Floor {
   base::MemoryMap map_;
   std::size_t stride_ = 0;
   const codec::Codec* codec_ = nullptr;
-  int level_ = 0;
+  codec::StreamOptions stream_options_;
 };
 
 }  // namespace uzram::bench

@@ -38,8 +38,8 @@ Result<void> check_codec(const DeviceOptions& device) {
     for (const codec::Codec* known : codec::registry()) names += " " + known->info().name;
     return fail(Status::invalid_argument, "codec '" + device.codec + "': not one of" + names);
   }
-  const Result<int> level = codec::check_level(*found, device.level);
-  if (!level) return tl::unexpected(level.error());
+  const auto params = codec::check_params(*found, device.params);
+  if (!params) return tl::unexpected(params.error());
   return {};
 }
 

@@ -35,7 +35,7 @@ Json to_json(const RunResult& run) {
       {"profile", traits_of(run.profile).name},
       {"type", type_name(options.device)},
       {"algo", zram ? Json(options.device.codec) : Json(nullptr)},
-      {"level", zram ? or_null(options.device.level) : Json(nullptr)},
+      {"level", zram ? or_null(options.device.params.level) : Json(nullptr)},
       {"size", options.device.size_bytes},
       {"threads", options.threads},
       {"batch", options.batch},
@@ -83,7 +83,8 @@ std::string table_header(const Options& options) {
   std::string text(type_name(options.device));
   if (options.device.type == DeviceType::zram) {
     text += " " + options.device.codec;
-    if (options.device.level) text += " level " + std::to_string(*options.device.level);
+    if (options.device.params.level)
+      text += " level " + std::to_string(*options.device.params.level);
   }
   text += ", " + base::format_size(options.device.size_bytes) + " of " + describe(options.data) +
           " data, record " + base::format_size(options.record_bytes) + ", batch " +

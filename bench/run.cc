@@ -215,9 +215,10 @@ Result<RunResult> run_profile(const Options& options, Profile profile, const Sou
     Options resolved = options;
     if (const codec::Codec* found = codec::find(options.device.codec);
         options.device.type == DeviceType::zram && found != nullptr) {
-      const Result<int> level = codec::check_level(*found, options.device.level);
-      if (!level) return tl::unexpected(level.error());
-      resolved.device.level = *level;
+      const auto params = codec::check_params(*found, options.device.params);
+      if (!params) return tl::unexpected(params.error());
+      resolved.device.codec = found->info().name;
+      resolved.device.params.level = params->level;
     }
     const Result<PackedSizes> sizes = measure_packed(options.device, pages);
     if (!sizes) return tl::unexpected(sizes.error());

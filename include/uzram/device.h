@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "uzram/codec.h"
 #include "uzram/passes.h"
 #include "uzram/request.h"
 #include "uzram/result.h"
@@ -38,14 +39,14 @@ enum class DeviceType : std::uint8_t { zram, ram };
 
 struct CodecChoice {
   std::string name;
-  std::optional<int> level = {};
+  CodecParams params = {};
 };
 
 struct DeviceOptions {
   DeviceType type = DeviceType::zram;
   std::uint64_t size_bytes = 0;       // 1 .. kDeviceBytesMax
   std::string codec = "lz4";          // a name of `codecs()`; zram only
-  std::optional<int> level = {};      // within the codec's range; none: its default
+  CodecParams params = {};            // of that codec
   std::uint64_t mem_limit_bytes = 0;  // of pool memory; 0: none. May exceed the size
   bool read_only = false;
   // What recompression may use, by priority less 1; zram only.
@@ -118,16 +119,10 @@ class Device {
   Device() = default;
 };
 
-// Fails with invalid_argument (size 0 or above kDeviceBytesMax, unknown codec, level out of range;
-// the message names the codecs or the range) or no_memory.
+// Fails with invalid_argument (size 0 or above kDeviceBytesMax, unknown codec, parameters that the
+// codec refuses; the message names the codecs or the rule), not_supported (a dictionary where the
+// codec takes none) or no_memory.
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
-
-struct CodecInfo {
-  std::string name;
-  int level_min = 0, level_max = 0, level_default = 0;  // all 0: the codec has no levels
-};
-// The codecs of this build, in the order in which they are listed to people.
-std::vector<CodecInfo> codecs();
 
 }  // namespace uzram
 

@@ -66,7 +66,7 @@ Result<void> take_codec(const BenchArguments& arguments, DeviceOptions& device) 
     if (error != std::errc() || parsed != end) {
       return refuse("--level", *arguments.level, "not a whole number");
     }
-    device.level = level;
+    device.params.level = level;
   }
   return {};
 }

@@ -64,7 +64,7 @@ Result<DeviceOptions> device_options(const StartArguments& arguments) {
   if (arguments.level) {
     const auto level = parse_level(*arguments.level);
     if (!level) return tl::unexpected(level.error());
-    options.level = *level;
+    options.params.level = *level;
   }
   if (arguments.mem_limit) {
     const auto limit = base::parse_size(*arguments.mem_limit, kDeviceBytesMax);

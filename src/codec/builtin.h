@@ -23,11 +23,15 @@ const Codec* lzo_codec();
 const Codec& zstd_codec();
 const Codec& deflate_codec();
 
-// lz4hc writes the same format.
+// What lz4 and lz4hc, which write the same format, share. A match reaches 64 KiB back, so the rest
+// of a dictionary is as if it weren't there.
+std::span<const std::byte> lz4_reach(const DictionaryBytes& dictionary) noexcept;
 bool lz4_unpack(std::span<const std::byte> packed, PlainPageOut out) noexcept;
+bool lz4_unpack(std::span<const std::byte> packed, std::span<const std::byte> dictionary,
+                PlainPageOut out) noexcept;
 
-// A codec whose streams are of type S, made by the static S::make(level): nullptr where the system
-// refused the memory.
+// A codec whose streams are made by the static S::make(options): nullptr where the system refused
+// the memory. Codecs with dictionaries have S::prepare as well.
 template <typename S>
 class CodecOf final : public Codec {
  public:
@@ -35,10 +39,19 @@ class CodecOf final : public Codec {
 
   const CodecInfo& info() const noexcept override { return info_; }
 
-  Result<std::unique_ptr<Stream>> make_stream(int level) const override {
-    std::unique_ptr<Stream> stream = S::make(level);
+  Result<std::unique_ptr<Stream>> make_stream(const StreamOptions& options) const override {
+    std::unique_ptr<Stream> stream = S::make(options);
     if (!stream) return fail(Status::no_memory, info_.name + ": no memory for a codec stream");
     return stream;
+  }
+
+  Result<std::shared_ptr<const Dictionary>> prepare([[maybe_unused]] DictionaryBytes bytes,
+                                                    [[maybe_unused]] int level) const override {
+    if constexpr (requires { S::prepare(std::move(bytes), level); }) {
+      return S::prepare(std::move(bytes), level);
+    } else {
+      return fail(Status::not_supported, "dictionary: " + info_.name + " takes none");
+    }
   }
 
  private:

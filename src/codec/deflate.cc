@@ -1,6 +1,6 @@
 // deflate: raw DEFLATE by libdeflate, levels 1..12, default 6. Address space for each stream: 0.2
 // MiB at level 1, 0.65 MiB at 2..9, 9 MiB at 10..12; a stream that only unpacks touches next to
-// nothing of it.
+// nothing of it. libdeflate knows no preset dictionary and no window but the full one.
 #include <libdeflate.h>
 
 #include "codec/builtin.h"
@@ -22,8 +22,8 @@ class DeflateStream final : public Stream {
   DeflateStream(Packer packer, Unpacker unpacker) noexcept
       : packer_(std::move(packer)), unpacker_(std::move(unpacker)) {}
 
-  static std::unique_ptr<Stream> make(int level) {
-    Packer packer(libdeflate_alloc_compressor(level));
+  static std::unique_ptr<Stream> make(const StreamOptions& options) {
+    Packer packer(libdeflate_alloc_compressor(options.level));
     Unpacker unpacker(libdeflate_alloc_decompressor());
     if (!packer || !unpacker) return nullptr;
     return std::unique_ptr<Stream>(new (std::nothrow)
@@ -51,8 +51,11 @@ class DeflateStream final : public Stream {
 }  // namespace
 
 const Codec& deflate_codec() {
-  static const Codec& codec = *new CodecOf<DeflateStream>(
-      {.name = "deflate", .level_min = 1, .level_max = 12, .level_default = 6});
+  static const Codec& codec = *new CodecOf<DeflateStream>({.name = "deflate",
+                                                           .level_min = 1,
+                                                           .level_max = 12,
+                                                           .level_default = 6,
+                                                           .window_bits = true});
   return codec;
 }
 

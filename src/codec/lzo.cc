@@ -11,7 +11,7 @@ namespace {
 
 class LzoStream final : public Stream {
  public:
-  static std::unique_ptr<Stream> make(int /*level*/) {
+  static std::unique_ptr<Stream> make(const StreamOptions& /*options*/) {
     return std::unique_ptr<Stream>(new (std::nothrow) LzoStream);
   }
 

@@ -35,11 +35,11 @@ Result<void> check_compresses(const DeviceOptions& options) {
 }
 
 // A parameter that the codec doesn't take is refused when it is set, not when the device is made.
-Result<void> check_level(const CodecChoice& choice) {
+Result<void> check_params(const CodecChoice& choice) {
   const codec::Codec* codec = codec::find(choice.name);
   if (codec == nullptr) return fail(Status::invalid_argument, choice.name + ": unknown codec");
-  const auto level = codec::check_level(*codec, choice.level);
-  if (!level) return tl::unexpected(level.error());
+  const auto checked = codec::check_params(*codec, choice.params);
+  if (!checked) return tl::unexpected(checked.error());
   return {};
 }
 
@@ -47,7 +47,7 @@ Result<void> check_level(const CodecChoice& choice) {
 struct AlgorithmParams {
   std::optional<unsigned> priority;
   std::optional<std::string> algo;
-  std::optional<int> level;
+  CodecParams codec;
 };
 
 Result<void> set_param(AlgorithmParams& params, std::string_view key, std::string_view value) {
@@ -66,12 +66,12 @@ Result<void> set_param(AlgorithmParams& params, std::string_view key, std::strin
   }
   const auto number = parse_int(value);
   if (!number) return tl::unexpected(number.error());
-  params.level = *number;
+  params.codec.level = *number;
   return {};
 }
 
 std::optional<CodecChoice> codec_at(const DeviceOptions& options, unsigned priority) {
-  if (priority == 0) return CodecChoice{options.codec, options.level};
+  if (priority == 0) return CodecChoice{options.codec, options.params};
   return options.recompress_codecs[priority - 1];
 }
 
@@ -147,7 +147,7 @@ Result<void> write_comp_algorithm(Host& host, std::string_view value) {
   return naming(value, host.configure([codec](DeviceOptions& options) -> Result<void> {
     if (auto compresses = check_compresses(options); !compresses) return compresses;
     options.codec = codec->info().name;
-    auto fits = check_level({options.codec, options.level});
+    auto fits = check_params({options.codec, options.params});
     if (!fits) fits.error().message += "; algorithm_params priority=0 goes back to the default";
     return fits;
   }));
@@ -166,11 +166,11 @@ Result<void> write_algorithm_params(Host& host, std::string_view value) {
     if (auto compresses = check_compresses(options); !compresses) return compresses;
     const auto priority = find_priority(options, params);
     if (!priority) return tl::unexpected(priority.error());
-    if (auto fits = check_level({codec_at(options, *priority)->name, params.level}); !fits) {
+    if (auto fits = check_params({codec_at(options, *priority)->name, params.codec}); !fits) {
       return fits;
     }
-    (*priority == 0 ? options.level : options.recompress_codecs[*priority - 1]->level) =
-        params.level;
+    (*priority == 0 ? options.params : options.recompress_codecs[*priority - 1]->params) =
+        params.codec;
     return {};
   }));
 }

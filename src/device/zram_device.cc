@@ -25,56 +25,58 @@ void prefetch_for_write(const std::byte* at, std::size_t bytes) {
 
 }  // namespace
 
-Result<ZramDevice::LevelledCodec> ZramDevice::choose(const std::string& name,
-                                                     std::optional<int> level) {
-  const codec::Codec* codec = codec::find(name);
+Result<ZramDevice::ChosenCodec> ZramDevice::choose(const CodecChoice& choice) {
+  const codec::Codec* codec = codec::find(choice.name);
   if (codec == nullptr) {
     std::string known;
     for (const codec::Codec* each : codec::registry()) {
       known += (known.empty() ? "" : ", ") + each->info().name;
     }
-    return fail(Status::invalid_argument, "codec '" + name + "': not one of " + known);
+    return fail(Status::invalid_argument, "codec '" + choice.name + "': not one of " + known);
   }
-  const auto checked = codec::check_level(*codec, level);
-  if (!checked) return tl::unexpected(checked.error());
-  return LevelledCodec{codec, *checked};
+  auto options = codec::check_params(*codec, choice.params);
+  if (!options) return tl::unexpected(options.error());
+  return ChosenCodec{codec, std::move(*options)};
 }
 
 Result<std::unique_ptr<ZramDevice>> ZramDevice::create(const DeviceOptions& options) {
   Codecs codecs;
-  const auto first = choose(options.codec, options.level);
+  // By their own names, whatever names were taken for them.
+  DeviceOptions named = options;
+  auto first = choose({options.codec, options.params});
   if (!first) return tl::unexpected(first.error());
-  codecs[0] = *first;
-  for (std::size_t i = 0; i < options.recompress_codecs.size(); ++i) {
-    if (!options.recompress_codecs[i]) continue;
-    const auto other =
-        choose(options.recompress_codecs[i]->name, options.recompress_codecs[i]->level);
+  named.codec = first->codec->info().name;
+  codecs[0] = std::move(*first);
+  for (std::size_t i = 0; i < named.recompress_codecs.size(); ++i) {
+    auto& choice = named.recompress_codecs[i];
+    if (!choice) continue;
+    auto other = choose(*choice);
     if (!other) return tl::unexpected(other.error());
-    codecs[i + 1] = *other;
+    choice->name = other->codec->info().name;
+    codecs[i + 1] = std::move(*other);
   }
-  auto parts = make_parts(options);
+  auto parts = make_parts(named);
   if (!parts) return tl::unexpected(parts.error());
-  return std::unique_ptr<ZramDevice>(new ZramDevice(options, std::move(*parts), codecs));
+  return std::unique_ptr<ZramDevice>(new ZramDevice(named, std::move(*parts), std::move(codecs)));
 }
 
-ZramDevice::ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts,
-                       const Codecs& codecs)
+ZramDevice::ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts, Codecs codecs)
     : PagedDevice(options, std::move(parts),
                   [this]() -> std::unique_ptr<Context> {
                     auto context = std::unique_ptr<Context>(new (std::nothrow) Context);
                     if (context && stream(*context, 0) == nullptr) context.reset();
                     return context;
                   }),
-      codecs_(codecs) {
+      codecs_(std::move(codecs)) {
   start_maintenance();
 }
 
 codec::Stream* ZramDevice::stream(Context& context, unsigned priority) const noexcept {
   std::unique_ptr<codec::Stream>& kept = context.streams[priority];
-  const LevelledCodec& choice = codecs_[priority];
-  if (!kept && choice.codec != nullptr) {
+  const ChosenCodec& chosen = codecs_[priority];
+  if (!kept && chosen.codec != nullptr) {
     try {
-      if (auto made = choice.codec->make_stream(choice.level)) kept = std::move(*made);
+      if (auto made = chosen.codec->make_stream(chosen.options)) kept = std::move(*made);
     } catch (const std::bad_alloc&) {
       return nullptr;
     }

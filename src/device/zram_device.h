@@ -31,14 +31,14 @@ class ZramDevice final : public PagedDevice {
     std::span<const std::byte> bytes;
     unsigned codec = 0;  // its priority
   };
-  struct LevelledCodec {
+  struct ChosenCodec {
     const codec::Codec* codec = nullptr;  // none: no codec of that priority
-    int level = 0;
+    codec::StreamOptions options = {};
   };
-  using Codecs = std::array<LevelledCodec, 1 + kRecompressPriorities>;
+  using Codecs = std::array<ChosenCodec, 1 + kRecompressPriorities>;
 
-  ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts, const Codecs& codecs);
-  static Result<LevelledCodec> choose(const std::string& name, std::optional<int> level);
+  ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> parts, Codecs codecs);
+  static Result<ChosenCodec> choose(const CodecChoice& choice);
   // nullptr: the system has no memory for it.
   codec::Stream* stream(Context& context, unsigned priority) const noexcept;
 

@@ -37,13 +37,13 @@ class DeviceModel : public testing::TestWithParam<Case> {
  protected:
   DeviceModel() : random_(env_or("UZRAM_SEED", 20240611)), model_(GetParam().size), before_() {
     const Case& c = GetParam();
-    auto made = create_device(
-        {.type = c.type,
-         .size_bytes = c.size,
-         .codec = c.codec,
-         .level = std::nullopt,
-         .mem_limit_bytes = c.limit,
-         .recompress_codecs = {CodecChoice{"deflate", 1}, std::nullopt, CodecChoice{"zstd", 19}}});
+    auto made =
+        create_device({.type = c.type,
+                       .size_bytes = c.size,
+                       .codec = c.codec,
+                       .mem_limit_bytes = c.limit,
+                       .recompress_codecs = {CodecChoice{"deflate", {.level = 1}}, std::nullopt,
+                                             CodecChoice{"zstd", {.level = 19}}}});
     if (!made) throw std::runtime_error(made.error().message);
     device_ = std::move(*made);
   }

@@ -27,7 +27,7 @@ class DeviceRace : public testing::TestWithParam<Case> {
       : device_(create_device({.type = GetParam().type,
                                .size_bytes = std::uint64_t{64} << 20,
                                .mem_limit_bytes = GetParam().limit,
-                               .recompress_codecs = {CodecChoice{"zstd", 1}}})
+                               .recompress_codecs = {CodecChoice{"zstd", {.level = 1}}}})
                     .value()) {}
 
   void expect_sound() {

@@ -56,8 +56,9 @@ TEST(Options, ValuesMustFitEachOther) {
 TEST(Options, CodecAndLevelAreChecked) {
   EXPECT_NE(refusal([](Options& o) { o.device.codec = "lz77"; }).find("'lz77': not one of lz4"),
             std::string::npos);
-  EXPECT_NE(refusal([](Options& o) { o.device.level = -1; }).find("level -1: lz4 takes 1 to"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal([](Options& o) { o.device.params.level = -1; }).find("level -1: lz4 takes 1 to"),
+      std::string::npos);
   EXPECT_EQ(refusal([](Options& o) {
               o.device.type = DeviceType::ram;
               o.device.codec = "";

@@ -163,7 +163,7 @@ TEST(Report, JsonHasEveryField) {
   RunResult run;
   run.profile = Profile::mixed_rand;
   run.options = small_options();
-  run.options.device.level = 3;
+  run.options.device.params.level = 3;
   run.options.data = {DataKind::file, "not\xff utf-8"};
   run.iops = 1000;
   run.measured.seconds = 2;

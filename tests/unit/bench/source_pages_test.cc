@@ -28,7 +28,7 @@ bool same_filled(std::span<const std::byte, kPageBytes> page) {
 }
 
 TEST(HalfPages, AreHalvedByLz4) {
-  const auto stream = codec::find("lz4")->make_stream(1).value();
+  const auto stream = codec::find("lz4")->make_stream({.level = 1}).value();
   std::array<std::byte, codec::kPackRoomBytes> room;
   for (const std::uint64_t seed : {1U, 2U, 12345U}) {
     const SourcePages pages = SourcePages::make({}, seed).value();

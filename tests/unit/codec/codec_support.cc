@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <zdict.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -85,6 +86,45 @@ Page mixed(Random& random) {
   return page;
 }
 
+Page log_text(Random& random) {
+  static constexpr std::array<const char*, 8> kActions = {
+      "accepted connection from client", "closed idle session of tenant",
+      "flushed journal segment",         "refused request over its quota",
+      "rotated certificate of peer",     "mounted snapshot volume",
+      "rescheduled background scrub of", "evicted cached object under pressure"};
+  std::string text;
+  while (text.size() < kPageBytes) {
+    text += "{\"time\":" + std::to_string(random() % 100'000'000) + ",\"action\":\"" +
+            kActions[random() % kActions.size()] + "\",\"id\":\"" + std::to_string(random()) +
+            "\"}\n";
+  }
+  Page page{};
+  fill_text(page, text);
+  return page;
+}
+
+DictionaryBytes plain_dictionary(std::size_t bytes, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<std::byte> all;
+  while (all.size() < bytes) {
+    const Page page = log_text(random);
+    all.insert(all.end(), page.begin(), page.end());
+  }
+  all.resize(bytes);
+  return std::make_shared<const std::vector<std::byte>>(std::move(all));
+}
+
+DictionaryBytes trained_dictionary(std::size_t bytes) {
+  const DictionaryBytes samples = plain_dictionary(200 * kPageBytes);
+  const std::vector<std::size_t> sizes(800, kPageBytes / 4);
+  std::vector<std::byte> trained(bytes);
+  const std::size_t size =
+      ZDICT_trainFromBuffer(trained.data(), trained.size(), samples->data(), sizes.data(), 800);
+  if (ZDICT_isError(size) != 0) std::abort();
+  trained.resize(size);
+  return std::make_shared<const std::vector<std::byte>>(std::move(trained));
+}
+
 GuardedBytes::GuardedBytes(std::size_t capacity) : capacity_(capacity) {
   void* const map =
       mmap(nullptr, capacity + 2 * kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,8 +172,10 @@ bool Bench::unpacks_to(Stream& stream, std::span<const std::byte> packed, const 
   return unpack(stream, packed) && same(page_, page);
 }
 
-std::unique_ptr<Stream> stream_of(const Codec& codec, int level) {
-  auto stream = codec.make_stream(level);
+std::unique_ptr<Stream> stream_of(const Codec& codec, const CodecParams& params) {
+  const auto options = check_params(codec, params);
+  if (!options) std::abort();
+  auto stream = codec.make_stream(*options);
   if (!stream) std::abort();
   return std::move(*stream);
 }

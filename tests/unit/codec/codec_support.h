@@ -32,6 +32,13 @@ Page yes_text(Random& random, std::size_t entropy_bytes);
 // Short pieces, half of them seen before: what programs' data looks like to a codec.
 Page mixed(Random& random);
 
+// A page of records as a service logs them: alike, and little in one page repeats.
+Page log_text(Random& random);
+// `bytes` of such records, as plain content, the same for the same seed.
+DictionaryBytes plain_dictionary(std::size_t bytes, std::uint64_t seed = 1);
+// Made of such records by zstd's trainer, of about `bytes`: entropy tables, then content.
+DictionaryBytes trained_dictionary(std::size_t bytes);
+
 // Memory between two pages that fault when touched. Unlike a sanitizer's heap it also catches what
 // code does that was not built with one: the compression libraries.
 class GuardedBytes {
@@ -69,7 +76,7 @@ class Bench {
   Page page_{};
 };
 
-std::unique_ptr<Stream> stream_of(const Codec& codec, int level);
+std::unique_ptr<Stream> stream_of(const Codec& codec, const CodecParams& params);
 // All levels, or for a long range its ends and some between.
 std::vector<int> levels_of(const CodecInfo& info);
 

