@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/table.h"
+#include "codec/codec.h"
 #include "control/attributes.h"
 
 namespace uzram::cli {
@@ -61,7 +62,9 @@ void add_start(CLI::App& app, int& exit_code) {
   add_value(command, "--type", arguments.type, "TYPE",
             "zram (compressed, the default) or ram (not)");
   add_value(command, "--algo", arguments.algo, "CODEC",
-            "Codec of a zram device, lz4 unless given: " + control::codec_names());
+            "Codec of a zram device, lz4 unless given: " + control::codec_names() +
+                (codec::find("lzo-rle") != nullptr ? ".\nlzo-rle is taken for lzo; " : ".\n") +
+                "842 is not offered");
   add_value(command, "--level", arguments.level, "N", "Level of the codec");
   add_value(command, "--mem-limit", arguments.mem_limit, "SIZE",
             "Most memory for stored pages, rounded up to a page; 0: no limit (the default).\n"

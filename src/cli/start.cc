@@ -7,6 +7,7 @@
 #include "cli/device_process.h"
 #include "cli/output.h"
 #include "control/attributes.h"
+#include "control/codec_settings.h"
 #include "control/runtime_dir.h"
 
 namespace uzram::cli {
@@ -46,7 +47,24 @@ Result<int> parse_level(const std::string& text) {
   return level;
 }
 
-// Codec and level themselves are judged by the device, which knows the codecs.
+Result<void> choose_codec(const StartArguments& arguments, DeviceOptions& options) {
+  if (options.type == DeviceType::ram) {
+    if (!arguments.algo && !arguments.level) return {};
+    return fail(Status::invalid_argument, "--algo, --level: a ram device does not compress");
+  }
+  CodecChoice choice{arguments.algo.value_or(options.codec)};
+  if (arguments.level) {
+    const auto level = parse_level(*arguments.level);
+    if (!level) return tl::unexpected(level.error());
+    choice.params.level = *level;
+  }
+  const auto checked = control::check_codec(choice);
+  if (!checked) return tl::unexpected(checked.error());
+  options.codec = checked->name;
+  options.params = checked->params;
+  return {};
+}
+
 Result<DeviceOptions> device_options(const StartArguments& arguments) {
   DeviceOptions options;
   if (arguments.size) {
@@ -57,14 +75,8 @@ Result<DeviceOptions> device_options(const StartArguments& arguments) {
   const auto type = parse_type(arguments.type.value_or("zram"));
   if (!type) return tl::unexpected(type.error());
   options.type = *type;
-  if (*type == DeviceType::ram && (arguments.algo || arguments.level)) {
-    return fail(Status::invalid_argument, "--algo, --level: a ram device does not compress");
-  }
-  if (arguments.algo) options.codec = *arguments.algo;
-  if (arguments.level) {
-    const auto level = parse_level(*arguments.level);
-    if (!level) return tl::unexpected(level.error());
-    options.params.level = *level;
+  if (auto chosen = choose_codec(arguments, options); !chosen) {
+    return tl::unexpected(chosen.error());
   }
   if (arguments.mem_limit) {
     const auto limit = base::parse_size(*arguments.mem_limit, kDeviceBytesMax);

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "codec/codec.h"
+#include "control/codec_settings.h"
 #include "control/param_text.h"
 
 namespace uzram::control {
@@ -34,15 +35,6 @@ Result<void> check_compresses(const DeviceOptions& options) {
   return fail(Status::invalid_argument, "a ram device does not compress");
 }
 
-// A parameter that the codec doesn't take is refused when it is set, not when the device is made.
-Result<void> check_params(const CodecChoice& choice) {
-  const codec::Codec* codec = codec::find(choice.name);
-  if (codec == nullptr) return fail(Status::invalid_argument, choice.name + ": unknown codec");
-  const auto checked = codec::check_params(*codec, choice.params);
-  if (!checked) return tl::unexpected(checked.error());
-  return {};
-}
-
 // What algorithm_params takes; a parameter that is not given goes back to its default.
 struct AlgorithmParams {
   std::optional<unsigned> priority;
@@ -52,7 +44,8 @@ struct AlgorithmParams {
 
 Result<void> set_param(AlgorithmParams& params, std::string_view key, std::string_view value) {
   if (key == "algo") {
-    params.algo = value;
+    const codec::Codec* const codec = codec::find(value);
+    params.algo = codec != nullptr ? codec->info().name : std::string(value);
     return {};
   }
   if (key == "priority") {
@@ -147,9 +140,10 @@ Result<void> write_comp_algorithm(Host& host, std::string_view value) {
   return naming(value, host.configure([codec](DeviceOptions& options) -> Result<void> {
     if (auto compresses = check_compresses(options); !compresses) return compresses;
     options.codec = codec->info().name;
-    auto fits = check_params({options.codec, options.params});
-    if (!fits) fits.error().message += "; algorithm_params priority=0 goes back to the default";
-    return fits;
+    const auto fits = check_codec({options.codec, options.params});
+    if (fits) return {};
+    return fail(fits.error().status,
+                fits.error().message + "; algorithm_params priority=0 goes back to the default");
   }));
 }
 
@@ -166,9 +160,8 @@ Result<void> write_algorithm_params(Host& host, std::string_view value) {
     if (auto compresses = check_compresses(options); !compresses) return compresses;
     const auto priority = find_priority(options, params);
     if (!priority) return tl::unexpected(priority.error());
-    if (auto fits = check_params({codec_at(options, *priority)->name, params.codec}); !fits) {
-      return fits;
-    }
+    const auto fits = check_codec({codec_at(options, *priority)->name, params.codec});
+    if (!fits) return tl::unexpected(fits.error());
     (*priority == 0 ? options.params : options.recompress_codecs[*priority - 1]->params) =
         params.codec;
     return {};

@@ -76,6 +76,24 @@ class NewDevices(CommandLine):
         self.assertIn("[lz4]", self.ok("get", "a", "comp_algorithm"))
         self.assertEqual(self.ok("get", "a", "mem_limit"), "0\n")
 
+    def test_options_of_start_are_judged_without_a_size(self):
+        for args in (("--algo", "nosuch"), ("--algo", "842"), ("--algo", "zstd", "--level", "1000")):
+            self.assertIn(args[-1], self.refused(2, "start", "a", *args))
+        self.assertEqual(self.left(), [])
+
+    def test_lzo_rle_is_taken_for_lzo(self):
+        self.start_new()
+        if " lzo " not in self.ok("get", "a", "comp_algorithm"):
+            self.skipTest("this build has no lzo")
+        self.ok("set", "a", "comp_algorithm", "lzo-rle")
+        self.assertEqual(self.device("a")["algo"], "lzo")
+        self.ok("stop", "a")
+        for args in ((), ("--size", "1M", "--nbd", "auto")):
+            self.ok("start", "a", "--algo", "lzo-rle", *args)
+            self.assertEqual(self.device("a")["algo"], "lzo")
+            self.assertIn("[lzo]", self.ok("get", "a", "comp_algorithm"))
+            self.ok("stop", "a")
+
     def test_without_attachments_the_best_is_made(self):
         self.start_new()
         self.ok("set", "a", "disksize", "16M")

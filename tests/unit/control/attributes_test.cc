@@ -266,6 +266,21 @@ TEST(Attributes, ALevelThatTheCodecDoesNotTakeIsRefusedWhenItIsSet) {
   EXPECT_EQ(host.options().params.level, 9);
 }
 
+TEST(Attributes, LzoRleIsTakenForLzo) {
+  test::RealHost host;
+  if (set(host, "comp_algorithm", "lzo") != kOk) GTEST_SKIP() << "this build has no lzo";
+  ASSERT_EQ(set(host, "comp_algorithm", "lz4"), kOk);
+  ASSERT_EQ(set(host, "comp_algorithm", "lzo-rle"), kOk);
+  EXPECT_EQ(host.options().codec, "lzo");
+  EXPECT_NE(get(host, "comp_algorithm").find("[lzo]"), std::string::npos);
+  EXPECT_EQ(set(host, "algorithm_params", "algo=lzo-rle"), kOk);
+  ASSERT_EQ(set(host, "recomp_algorithm", "algo=lzo-rle priority=2"), kOk);
+  EXPECT_EQ(host.options().recompress_codecs[1]->name, "lzo");
+  ASSERT_EQ(set(host, "disksize", "1M"), kOk);
+  EXPECT_EQ(set(host, "recompress", "algo=lzo-rle"), kOk);
+  EXPECT_EQ(host.device()->options().codec, "lzo");
+}
+
 TEST(Attributes, ARamDeviceHasNoCodec) {
   test::RealHost host(DeviceType::ram);
   EXPECT_EQ(get(host, "comp_algorithm").find('['), std::string::npos);
