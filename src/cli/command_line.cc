@@ -66,6 +66,10 @@ void add_start(CLI::App& app, int& exit_code) {
                 (codec::find("lzo-rle") != nullptr ? ".\nlzo-rle is taken for lzo; " : ".\n") +
                 "842 is not offered");
   add_value(command, "--level", arguments.level, "N", "Level of the codec");
+  add_value(
+      command, "--dict", arguments.dict, "FILE",
+      "Dictionary for lz4, lz4hc or zstd: data like the pages to come, at most 1 MiB, or what\n"
+      "'zstd --train' made of it. Read now, not needed later");
   add_value(command, "--mem-limit", arguments.mem_limit, "SIZE",
             "Most memory for stored pages, rounded up to a page; 0: no limit (the default).\n"
             "A write that would exceed it fails with ENOSPC and changes nothing");

@@ -25,7 +25,8 @@ namespace uzram::cli {
 // An option that was not given is absent.
 struct StartArguments {
   std::string name;
-  std::optional<std::string> size, count, type, algo, level, mem_limit, block_size, nbd, attach;
+  std::optional<std::string> size, count, type, algo, level, dict, mem_limit, block_size, nbd,
+      attach;
   bool loop = false, foreground = false, read_only = false;
 };
 int run_start(const StartArguments& arguments);

@@ -49,14 +49,20 @@ Result<int> parse_level(const std::string& text) {
 
 Result<void> choose_codec(const StartArguments& arguments, DeviceOptions& options) {
   if (options.type == DeviceType::ram) {
-    if (!arguments.algo && !arguments.level) return {};
-    return fail(Status::invalid_argument, "--algo, --level: a ram device does not compress");
+    if (!arguments.algo && !arguments.level && !arguments.dict) return {};
+    return fail(Status::invalid_argument,
+                "--algo, --level, --dict: a ram device does not compress");
   }
   CodecChoice choice{arguments.algo.value_or(options.codec)};
   if (arguments.level) {
     const auto level = parse_level(*arguments.level);
     if (!level) return tl::unexpected(level.error());
     choice.params.level = *level;
+  }
+  if (arguments.dict) {
+    auto dictionary = control::read_dictionary(*arguments.dict);
+    if (!dictionary) return refuse("--dict", *arguments.dict, dictionary.error().message);
+    choice.params.dictionary = std::move(*dictionary);
   }
   const auto checked = control::check_codec(choice);
   if (!checked) return tl::unexpected(checked.error());

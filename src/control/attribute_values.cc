@@ -38,7 +38,7 @@ Result<void> check_compresses(const DeviceOptions& options) {
 // What algorithm_params takes; a parameter that is not given goes back to its default.
 struct AlgorithmParams {
   std::optional<unsigned> priority;
-  std::optional<std::string> algo;
+  std::optional<std::string> algo, dictionary_path;
   CodecParams codec;
 };
 
@@ -54,12 +54,30 @@ Result<void> set_param(AlgorithmParams& params, std::string_view key, std::strin
     params.priority = static_cast<unsigned>(*number);
     return {};
   }
-  if (key != "level") {
-    return fail(Status::invalid_argument, "unknown parameter, known are: priority algo level");
+  if (key == "dict") {
+    // Another process than the writer's reads it, from a directory of its own.
+    if (!value.starts_with('/')) return fail(Status::invalid_argument, "must be an absolute path");
+    params.dictionary_path = value;
+    return {};
+  }
+  if (key != "level" && key != "deflate.winbits") {
+    return fail(Status::invalid_argument,
+                "unknown parameter, known are: priority algo level dict deflate.winbits");
   }
   const auto number = parse_int(value);
   if (!number) return tl::unexpected(number.error());
-  params.codec.level = *number;
+  (key == "level" ? params.codec.level : params.codec.window_bits) = *number;
+  return {};
+}
+
+Result<void> read_params_dictionary(AlgorithmParams& params) {
+  if (!params.dictionary_path) return {};
+  auto dictionary = read_dictionary(*params.dictionary_path);
+  if (!dictionary) {
+    return refuse(dictionary.error().status, "dict=" + *params.dictionary_path,
+                  dictionary.error().message);
+  }
+  params.codec.dictionary = std::move(*dictionary);
   return {};
 }
 
@@ -156,6 +174,7 @@ Result<void> write_algorithm_params(Host& host, std::string_view value) {
   });
   if (!parsed) return parsed;
   if (!any) return refuse(Status::invalid_argument, value, "must be KEY=VALUE");
+  if (auto read = read_params_dictionary(params); !read) return read;
   return naming(value, host.configure([&params](DeviceOptions& options) -> Result<void> {
     if (auto compresses = check_compresses(options); !compresses) return compresses;
     const auto priority = find_priority(options, params);

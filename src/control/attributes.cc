@@ -32,7 +32,8 @@ constexpr Attribute kAttributes[] = {
      .when = When::before_size,
      .kernel = true},
     {.name = "algorithm_params",
-     .help = "[priority=0..3] [algo=CODEC] [level=N]: replaces all parameters of that codec",
+     .help = "[priority=0..3] [algo=CODEC] [level=N] [dict=/PATH] [deflate.winbits=N]: replaces "
+             "all parameters of that codec",
      .write = write_algorithm_params,
      .when = When::before_size,
      .kernel = true},

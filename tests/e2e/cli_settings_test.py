@@ -81,6 +81,31 @@ class NewDevices(CommandLine):
             self.assertIn(args[-1], self.refused(2, "start", "a", *args))
         self.assertEqual(self.left(), [])
 
+    def test_a_dictionary_of_start(self):
+        path = os.path.join(self.temp.name, "dict")
+        page = os.urandom(4096)
+        with open(path, "wb") as file:
+            file.write(page)
+        missing = path + ".none"
+        self.assertIn(f"--dict '{missing}': No such file",
+                      self.refused(2, "start", "a", "--dict", missing))
+        self.assertIn("--dict '/': not a regular", self.refused(2, "start", "a", "--dict", "/"))
+        self.refused(1, "start", "a", "--algo", "deflate", "--dict", path)
+        self.refused(2, "start", "a", "--type", "ram", "--dict", path)
+        self.assertEqual(self.left(), [])
+        # From where the command runs, and read once.
+        self.ok("start", "a", "--algo", "zstd", "--dict", os.path.relpath(path), "--nbd", "auto")
+        os.unlink(path)
+        self.ok("set", "a", "disksize", "1M")
+        if nbd is None:
+            self.skipTest("writing to it needs python3-libnbd")
+        client = nbd.NBD()
+        client.connect_uri(self.device("a")["attachments"][0]["where"])
+        client.pwrite(page, 0)
+        self.assertEqual(client.pread(4096, 0), page)
+        client.shutdown()
+        self.assertLess(self.stat("a")["compr_data_size"], 200)
+
     def test_lzo_rle_is_taken_for_lzo(self):
         self.start_new()
         if " lzo " not in self.ok("get", "a", "comp_algorithm"):

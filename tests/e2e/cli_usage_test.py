@@ -107,7 +107,7 @@ class Usage(CommandLine):
             self.assertIn(f"\n  {command} ", top)
             text = self.ok(command, "--help")
             self.assertIn(f"Usage: uzram {command}", text)
-            for later in ("--ublk", "--image", "--backing", "--dict", "--queues", "--poll-us"):
+            for later in ("--ublk", "--image", "--backing", "--queues", "--poll-us"):
                 self.assertNotIn(later, text)
         self.assertIn("mem_used_total", self.ok("get", "--help"))
         self.assertRegex(self.ok("--version"), r"^uzram \d+\.\d+\.\d+\n$")

@@ -79,6 +79,12 @@ const std::vector<Write> kWrites = {
     {"algorithm_params", "priority=1", kInvalid, Status::busy, Status::busy},
     {"algorithm_params", "priority=-1", kInvalid, kInvalid, kInvalid},
     {"algorithm_params", "priority=4", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "dict=", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "dict=relative", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "dict=/nonexistent/dictionary", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "deflate.winbits=", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "deflate.winbits=1x", kInvalid, kInvalid, kInvalid},
+    {"algorithm_params", "deflate.winbits=15", kInvalid, Status::busy, Status::busy},  // not lz4's
     {"recomp_algorithm", "algo=zstd", kOk, Status::busy, Status::busy},
     {"recomp_algorithm", "algo=zstd priority=3", kOk, Status::busy, Status::busy},
     {"recomp_algorithm", "algo=zstd priority=0", kInvalid, kInvalid, kInvalid},
