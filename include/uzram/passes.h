@@ -1,8 +1,7 @@
 // Passes over a device's pages: what is done to pages that are already stored.
 //
-// What: the options and results of marking idle pages, of recompression, and of listing the state
-// of
-//   pages; named and meant as the kernel's zram has them (admin-guide/blockdev/zram.rst).
+// What: the options and results of marking idle pages, of recompression, and of listing what
+//   pages are; named and meant as the kernel's zram has them (admin-guide/blockdev/zram.rst).
 // Units: bytes, pages, seconds. Ownership, threading: values. Errors: as the calls of Device say.
 #ifndef UZRAM_PASSES_H_
 #define UZRAM_PASSES_H_

@@ -1,8 +1,6 @@
 #include "backing/nbd_store.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "backing/transfer.h"
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "base/thread.h"
 
 namespace uzram::backing {
 namespace {
@@ -173,9 +172,7 @@ void NbdStore::wake() const noexcept {
 }
 
 void NbdStore::serve() noexcept {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
+  base::leave_signals_to_main();
   while (take_arrivals()) {
     if (connection_ == nullptr && !ready_.empty()) connect_again();
     if (connection_ == nullptr) {

@@ -1,5 +1,6 @@
 #include "base/units.h"
 
+#include <charconv>
 #include <cstdio>
 
 namespace uzram::base {
@@ -46,6 +47,14 @@ Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t max) {
 
 Result<std::uint64_t> parse_count(std::string_view text, std::uint64_t max) {
   return parse_digits(text, text, "not a number (decimal digits alone)", 1, max);
+}
+
+Result<int> parse_int(std::string_view text) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc() && parsed == end) return number;
+  return fail(Status::invalid_argument, "'" + std::string(text) + "': not a whole number");
 }
 
 std::string format_size(std::uint64_t bytes) {

@@ -136,4 +136,9 @@ Outcome run_in_background(const std::string& what, const Service& service, const
   return {};
 }
 
+int report(const Outcome& outcome) {
+  return outcome.error_line.empty() ? outcome.status
+                                    : report_line(outcome.error_line, outcome.status);
+}
+
 }  // namespace uzram::cli

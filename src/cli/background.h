@@ -30,6 +30,8 @@ struct Outcome {
 
 // `what` names the service to people. In the calling process `print` gets the service's lines.
 Outcome run_in_background(const std::string& what, const Service& service, const Ready& print);
+// Reports the error, if there is one; the exit status.
+int report(const Outcome& outcome);
 
 }  // namespace uzram::cli
 

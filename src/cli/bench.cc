@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,13 +59,9 @@ Result<void> take_codec(const BenchArguments& arguments, DeviceOptions& device) 
   }
   if (arguments.algo) device.codec = *arguments.algo;
   if (arguments.level) {
-    int level = 0;
-    const char* end = arguments.level->data() + arguments.level->size();
-    const auto [parsed, error] = std::from_chars(arguments.level->data(), end, level);
-    if (error != std::errc() || parsed != end) {
-      return refuse("--level", *arguments.level, "not a whole number");
-    }
-    device.params.level = level;
+    const auto level = base::parse_int(*arguments.level);
+    if (!level) return fail(level.error().status, "--level " + level.error().message);
+    device.params.level = *level;
   }
   return {};
 }

@@ -2,26 +2,11 @@
 
 #include <unistd.h>
 
-#include <cerrno>
+#include "base/io.h"
 
 namespace uzram::cli {
-namespace {
-
-// 0 or an errno.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
-}  // namespace
-
 Result<void> print(std::string_view text) {
-  const int error = write_all(STDOUT_FILENO, text);
+  const int error = base::write_all(STDOUT_FILENO, text);
   if (error != 0) return fail_errno(error, "standard output");
   return {};
 }
@@ -59,7 +44,7 @@ int report(const Error& error) {
 
 int report_line(std::string_view line, int exit_code) {
   // Nobody is left to be told when standard error is gone; the exit status still tells.
-  static_cast<void>(write_all(STDERR_FILENO, line));
+  static_cast<void>(base::write_all(STDERR_FILENO, line));
   return exit_code;
 }
 

@@ -1,4 +1,3 @@
-#include <charconv>
 #include <span>
 #include <vector>
 
@@ -37,16 +36,6 @@ Result<DeviceType> parse_type(const std::string& text) {
   return refuse("--type", text, "must be zram or ram");
 }
 
-Result<int> parse_level(const std::string& text) {
-  int level = 0;
-  const char* end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, level);
-  if (error != std::errc() || parsed != end) {
-    return refuse("--level", text, "not a whole number");
-  }
-  return level;
-}
-
 Result<void> choose_codec(const StartArguments& arguments, DeviceOptions& options) {
   if (options.type == DeviceType::ram) {
     if (!arguments.algo && !arguments.level && !arguments.dict) return {};
@@ -55,8 +44,8 @@ Result<void> choose_codec(const StartArguments& arguments, DeviceOptions& option
   }
   CodecChoice choice{arguments.algo.value_or(options.codec)};
   if (arguments.level) {
-    const auto level = parse_level(*arguments.level);
-    if (!level) return tl::unexpected(level.error());
+    const auto level = base::parse_int(*arguments.level);
+    if (!level) return blame("--level", level.error());
     choice.params.level = *level;
   }
   if (arguments.dict) {
@@ -196,11 +185,7 @@ int run_start(const StartArguments& arguments) {
   if (!dir) return report(dir.error());
   if (arguments.count) return start_several(std::move(*options), *names, *dir);
   options->name = names->front();
-  if (!arguments.foreground) {
-    const Outcome outcome = start_one(*options, *dir, print);
-    return outcome.error_line.empty() ? outcome.status
-                                      : report_line(outcome.error_line, outcome.status);
-  }
+  if (!arguments.foreground) return report(start_one(*options, *dir, print));
   const auto served = serve_device(*options, *dir, print);
   return served ? kExitDone : report(served.error());
 }

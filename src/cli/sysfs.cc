@@ -99,9 +99,7 @@ int run_sysfs(const SysfsArguments& arguments) {
     const auto served = serve(print);
     return served ? kExitDone : report(served.error());
   }
-  const Outcome outcome = run_in_background(*directory, serve, print);
-  return outcome.error_line.empty() ? outcome.status
-                                    : report_line(outcome.error_line, outcome.status);
+  return report(run_in_background(*directory, serve, print));
 }
 
 }  // namespace uzram::cli

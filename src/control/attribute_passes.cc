@@ -66,6 +66,14 @@ Result<void> set_recompress_param(RecompressOptions& pass, const DeviceOptions& 
   return {};
 }
 
+// What a pass came to. Where the device has nothing to run it with, the kernel answers EINVAL.
+Result<void> done(const Result<std::uint64_t>& pages) {
+  if (pages) return {};
+  const Status status = pages.error().status;
+  return fail(status == Status::not_supported ? Status::invalid_argument : status,
+              pages.error().message);
+}
+
 }  // namespace
 
 std::string read_recomp_algorithm(const View& view) {
@@ -74,10 +82,7 @@ std::string read_recomp_algorithm(const View& view) {
     const auto& choice = view.options.recompress_codecs[i];
     if (!choice) continue;
     if (!text.empty()) text += '\n';
-    text += "#" + std::to_string(i + 1) + ":";
-    for (const CodecInfo& codec : codecs()) {
-      text += codec.name == choice->name ? " [" + codec.name + "]" : " " + codec.name;
-    }
+    text += "#" + std::to_string(i + 1) + ": " + codec_list(choice->name);
   }
   return text;
 }
@@ -105,9 +110,7 @@ Result<void> write_recomp_algorithm(Host& host, std::string_view value) {
     return fail(Status::invalid_argument, "'" + std::string(value) + "': algo=CODEC is missing");
   }
   return host.configure([&](DeviceOptions& options) -> Result<void> {
-    if (options.type != DeviceType::zram) {
-      return fail(Status::invalid_argument, "a ram device does not compress");
-    }
+    if (auto compresses = check_compresses(options); !compresses) return compresses;
     options.recompress_codecs[priority - 1] = CodecChoice{codec->info().name};
     return {};
   });
@@ -120,14 +123,7 @@ Result<void> write_recompress(Host& host, std::string_view value) {
     return set_recompress_param(pass, options, key, text);
   });
   if (!parsed) return parsed;
-  return host.run_pass([&pass](Device& device) -> Result<void> {
-    const auto done = device.recompress(pass);
-    if (done) return {};
-    // What the kernel answers where there is no second codec.
-    const Status status = done.error().status == Status::not_supported ? Status::invalid_argument
-                                                                       : done.error().status;
-    return fail(status, done.error().message);
-  });
+  return host.run_pass([&pass](Device& device) { return done(device.recompress(pass)); });
 }
 
 Result<void> write_idle(Host& host, std::string_view value) {
@@ -140,13 +136,7 @@ Result<void> write_idle(Host& host, std::string_view value) {
     }
     age = *seconds;
   }
-  return host.run_pass([age](Device& device) -> Result<void> {
-    const auto done = device.mark_idle(age);
-    if (done) return {};
-    return fail(done.error().status == Status::not_supported ? Status::invalid_argument
-                                                             : done.error().status,
-                done.error().message);
-  });
+  return host.run_pass([age](Device& device) { return done(device.mark_idle(age)); });
 }
 
 }  // namespace uzram::control

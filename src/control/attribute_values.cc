@@ -30,11 +30,6 @@ Result<T> naming(std::string_view value, Result<T> result) {
   return result;
 }
 
-Result<void> check_compresses(const DeviceOptions& options) {
-  if (options.type == DeviceType::zram) return {};
-  return fail(Status::invalid_argument, "a ram device does not compress");
-}
-
 // What algorithm_params takes; a parameter that is not given goes back to its default.
 struct AlgorithmParams {
   std::optional<unsigned> priority;
@@ -102,6 +97,20 @@ Result<unsigned> find_priority(const DeviceOptions& options, const AlgorithmPara
 
 }  // namespace
 
+Result<void> check_compresses(const DeviceOptions& options) {
+  if (options.type == DeviceType::zram) return {};
+  return fail(Status::invalid_argument, "a ram device does not compress");
+}
+
+std::string codec_list(std::string_view selected) {
+  std::string list;
+  for (const CodecInfo& codec : codecs()) {
+    if (!list.empty()) list += ' ';
+    list += codec.name == selected ? "[" + codec.name + "]" : codec.name;
+  }
+  return list;
+}
+
 std::string read_disksize(const View& view) {
   return std::to_string(view.options.size_bytes);
 }
@@ -111,13 +120,7 @@ std::string read_initstate(const View& view) {
 }
 
 std::string read_comp_algorithm(const View& view) {
-  const std::string selected = algorithm_of(view.options);
-  std::string list;
-  for (const CodecInfo& codec : codecs()) {
-    if (!list.empty()) list += ' ';
-    list += codec.name == selected ? "[" + codec.name + "]" : codec.name;
-  }
-  return list;
+  return codec_list(algorithm_of(view.options));
 }
 
 std::string read_mm_stat(const View& view) {

@@ -28,6 +28,11 @@ Result<void> write_mem_limit(Host& host, std::string_view value);
 Result<void> write_mem_used_max(Host& host, std::string_view value);
 Result<void> write_compact(Host& host, std::string_view value);
 
+// Refuses a ram device, which has no codec.
+Result<void> check_compresses(const DeviceOptions& options);
+// The codecs of this build, `selected` in brackets.
+std::string codec_list(std::string_view selected);
+
 // attribute_passes.cc
 std::string read_recomp_algorithm(const View& view);
 Result<void> write_recomp_algorithm(Host& host, std::string_view value);

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 
 #include "base/fd.h"
+#include "base/io.h"
 #include "control/attributes.h"
 
 namespace uzram::control {
@@ -43,20 +43,14 @@ Result<codec::DictionaryBytes> read_dictionary(const std::string& path) {
   if (::fstat(file.get(), &found) != 0) return refuse_errno(errno);
   if (!S_ISREG(found.st_mode)) return refuse("not a regular file");
   std::vector<std::byte> bytes(kDictionaryBytesMax + 1);
-  std::size_t size = 0;
-  while (size < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + size, bytes.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return refuse_errno(errno);
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  if (size == 0) return refuse("is empty");
-  if (size > kDictionaryBytesMax) {
+  const auto size = base::read_all(file.get(), bytes);
+  if (!size) return refuse_errno(size.error());
+  if (*size == 0) return refuse("is empty");
+  if (*size > kDictionaryBytesMax) {
     return refuse("larger than " + std::to_string(kDictionaryBytesMax) + " bytes");
   }
   return std::make_shared<const std::vector<std::byte>>(
-      bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+      bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(*size));
 }
 
 }  // namespace uzram::control

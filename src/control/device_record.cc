@@ -6,8 +6,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/fd.h"
+#include "base/io.h"
 
 namespace uzram::control {
 namespace {
@@ -19,11 +21,8 @@ Result<void> write_file(const std::string& path, std::string_view text) {
   const base::Fd file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return fail_errno(errno, path);
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return fail_errno(errno, path);
-    text.remove_prefix(static_cast<std::size_t>(written));
+  if (const int error = base::write_all(file.get(), text); error != 0) {
+    return fail_errno(error, path);
   }
   return {};
 }
@@ -32,15 +31,9 @@ Result<std::string> read_file(const std::string& path) {
   const base::Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return fail_errno(errno, path);
   std::string text(kRecordBytesMax, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail_errno(errno, path);
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  text.resize(size);
+  const auto size = base::read_all(file.get(), std::as_writable_bytes(std::span(text)));
+  if (!size) return fail_errno(size.error(), path);
+  text.resize(*size);
   return text;
 }
 

@@ -1,21 +1,15 @@
 #include "control/param_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string>
+
+#include "base/units.h"
 
 namespace uzram::control {
 namespace {
 
 tl::unexpected<Error> refuse(std::string_view word, std::string_view why) {
   return fail(Status::invalid_argument, "'" + std::string(word) + "': " + std::string(why));
-}
-
-template <typename Number>
-bool parse_whole(std::string_view text, Number& number) {
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && parsed == end;
 }
 
 }  // namespace
@@ -36,15 +30,14 @@ Result<void> for_each_param(std::string_view text, const SetParam& set) {
   return {};
 }
 
+// for_each_param names the word that the number stands in.
 Result<int> parse_int(std::string_view text) {
-  int number = 0;
-  if (parse_whole(text, number)) return number;
+  if (const auto number = base::parse_int(text)) return *number;
   return fail(Status::invalid_argument, "not a whole number");
 }
 
 Result<std::uint64_t> parse_count(std::string_view text, std::uint64_t most) {
-  std::uint64_t number = 0;
-  if (parse_whole(text, number) && number <= most) return number;
+  if (const auto number = base::parse_count(text, most)) return *number;
   return fail(Status::invalid_argument, "not a whole number up to " + std::to_string(most));
 }
 

@@ -9,14 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
 
+#include "base/fuse_message.h"
 #include "base/mutex.h"
 
 namespace uzram::control {
@@ -178,20 +177,6 @@ fuse_operations operations() {
   return table;
 }
 
-// libfuse writes its errors to standard error; its last line is kept instead, for ours.
-thread_local std::array<char, 256> last_fuse_message{};
-
-void keep_message(fuse_log_level, const char* format, va_list arguments) {
-  std::vsnprintf(last_fuse_message.data(), last_fuse_message.size(), format, arguments);
-}
-
-std::string fuse_message() {
-  std::string text = last_fuse_message.data();
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.empty() ? "refused" : text;
-}
-
 Result<void> check_directory(const std::string& directory) {
   struct stat info = {};
   if (::stat(directory.c_str(), &info) != 0) {
@@ -214,7 +199,7 @@ Result<std::unique_ptr<SysfsMount>> SysfsMount::mount(SysfsTree& tree,
   if (auto checked = check_directory(directory); !checked) return tl::unexpected(checked.error());
   base::Fd ended(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!ended) return fail_errno(errno, directory);
-  fuse_set_log_func(keep_message);
+  base::keep_fuse_messages();
   std::string program = "uzram", flag = "-o";
   std::string mount_options =
       "fsname=uzram,subtype=uzram-sysfs,default_permissions,noexec,nosuid,nodev";
@@ -223,10 +208,10 @@ Result<std::unique_ptr<SysfsMount>> SysfsMount::mount(SysfsTree& tree,
   const fuse_operations table = operations();
   fuse* const made = fuse_new(&arguments, &table, sizeof table, &tree);
   fuse_opt_free_args(&arguments);
-  if (made == nullptr) return fail(Status::no_memory, directory + ": " + fuse_message());
+  if (made == nullptr) return fail(Status::no_memory, directory + ": " + base::fuse_message());
   if (fuse_mount(made, directory.c_str()) != 0) {
     fuse_destroy(made);
-    return fail(Status::permission, directory + ": " + fuse_message());
+    return fail(Status::permission, directory + ": " + base::fuse_message());
   }
   std::unique_ptr<SysfsMount> mount(new SysfsMount(Session(made), directory, std::move(ended)));
   try {

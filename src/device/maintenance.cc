@@ -68,7 +68,6 @@ void Maintenance::sweep_if_due() noexcept {
 void Maintenance::run() noexcept {
   next_sweep_ = Clock::now() + std::chrono::seconds(Age::kSweepSeconds);
   while (sleep_until_touched()) {
-    sweep_if_due();
     for (int quiet = 0; quiet < kRestTicks;) {
       sweep_if_due();
       quiet = touched_.exchange(false, std::memory_order_acq_rel) ? 0 : quiet + 1;

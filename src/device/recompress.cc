@@ -13,7 +13,7 @@ constexpr std::uint32_t kRoundsFrom[] = {static_cast<std::uint32_t>(kPageBytes),
 struct ZramDevice::Recompression {
   RecompressOptions options;
   std::uint32_t stride_min = 0, stride_end = 0;  // of this round
-  unsigned last_priority = 0;                    // that the device has
+  unsigned last_priority = 0;                    // that may be tried
 };
 
 Result<std::uint64_t> ZramDevice::mark_idle(std::uint64_t age_seconds) {
@@ -49,6 +49,7 @@ Result<std::uint64_t> ZramDevice::recompress(const RecompressOptions& options) {
                                               ": above " + std::to_string(pool::kPackedBytesMax) +
                                               ", the largest that is kept packed");
   }
+  if (options.priority != 0) pass.last_priority = options.priority;
   if (!begin_pass()) return fail(Status::would_block, "recompression: another pass is under way");
   std::uint64_t done = 0;
   // A page that is packed anew keeps its mark, so that no later round takes it once more.
@@ -87,17 +88,13 @@ bool ZramDevice::recompress_page(Context& context, Slot& slot, const Recompressi
   };
   if (!wanted(slot.peek())) return false;
   const SlotWord word = slot.lock();
-  const auto stride = !word.has_object() ? 0
-                      : word.kind() == Kind::raw
-                          ? static_cast<std::uint32_t>(kPageBytes)
-                          : pool::size_class(pool().class_of(word.object())).stride;
+  const std::uint32_t stride = word.has_object() ? stride_of(word) : 0;
   if (!wanted(word) || stride < pass.stride_min || stride >= pass.stride_end) {
     slot.unlock(word);
     return false;
   }
   const ObjectHeader header(header_of(word).load(std::memory_order_relaxed));
-  const unsigned last = pass.options.priority != 0 ? pass.options.priority : pass.last_priority;
-  if (header.incompressible() || header.codec() >= last ||
+  if (header.incompressible() || header.codec() >= pass.last_priority ||
       header.bytes() < pass.options.threshold_bytes ||
       load(context, slot, word, context.page) != Status::ok) {
     slot.unlock(word);
@@ -126,9 +123,8 @@ bool ZramDevice::recompress_page(Context& context, Slot& slot, const Recompressi
 // With the first codec, in the order of priority, whose result lands in a smaller class.
 bool ZramDevice::pack_smaller(Context& context, const Recompression& pass, ObjectHeader old,
                               std::uint32_t old_stride, Packing& packing) noexcept {
-  const unsigned only = pass.options.priority;
-  for (unsigned i = only != 0 ? only : old.codec() + 1;
-       i <= (only != 0 ? only : pass.last_priority); ++i) {
+  const unsigned first = pass.options.priority != 0 ? pass.options.priority : old.codec() + 1;
+  for (unsigned i = first; i <= pass.last_priority; ++i) {
     codec::Stream* const packer = codecs_[i].codec != nullptr ? stream(context, i) : nullptr;
     if (packer == nullptr) continue;
     const std::size_t size = packer->pack(context.page, context.packed);

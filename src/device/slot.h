@@ -3,11 +3,14 @@
 // What: an 8-byte word that holds all that is known of a page, and a lock. Storing the word is the
 // commit:
 //   at any instant it is either the old page or the new one.
-//     bit 0       locked           bit 1  somebody sleeps for the lock
-//     bits 2-4    kind             bit 5  idle: not used since it was marked so
-//     bit 6       marked: a pass works on the page, or has; whoever uses the page takes the mark
-//     away bits 7-23   when the page was last used (age.h) bits 24-63  payload: the object of
-//     `packed` and `raw`, the pattern of `fill`, the index of `fill_wide`
+//     bit 0       locked
+//     bit 1       somebody sleeps for the lock
+//     bits 2-4    kind
+//     bit 5       idle: not used since it was marked so
+//     bit 6       marked: a pass works on the page, or has; whoever uses it takes the mark away
+//     bits 7-23   when the page was last used (age.h)
+//     bits 24-63  payload: the object of `packed` and `raw`, the pattern of `fill`, the index of
+//                 `fill_wide`
 // Units: payload of packed and raw is a pool::ObjectRef.
 // Ownership: who holds the lock owns the page; who replaced a word owns what the old word referred
 // to. Threading: lock and unlock nest with no other slot's lock. A holder may be preempted, so that

@@ -185,8 +185,7 @@ Status ZramDevice::load(Context& context, const Slot& slot, SlotWord word, PageO
 bool ZramDevice::fits_over(SlotWord old, const Packing& packing) const noexcept {
   if (old.kind() == Kind::raw) return true;
   return old.kind() == Kind::packed && packing.kind == Kind::packed &&
-         packing.bytes.size() + pool::kHeaderBytes <=
-             pool::size_class(pool().class_of(old.object())).stride;
+         packing.bytes.size() + pool::kHeaderBytes <= stride_of(old);
 }
 
 // Stores a page in its old object's place, with the slot's lock: what a full device still can do.

@@ -56,6 +56,10 @@ class ZramDevice final : public PagedDevice {
   std::optional<SlotWord> make_word(Context& context, const Slot& slot,
                                     const Packing& packing) noexcept;
   void fill_object(SlotWord word, const Slot& slot, const Packing& packing) noexcept;
+  // What a packed or raw page takes of its span.
+  std::uint32_t stride_of(SlotWord word) const noexcept {
+    return pool::size_class(pool().class_of(word.object())).stride;
+  }
   bool fits_over(SlotWord old, const Packing& packing) const noexcept;
   void store_over(Context& context, const Slot& slot, SlotWord old, PageIn in,
                   const Packing& packing) noexcept;

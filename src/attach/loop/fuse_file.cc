@@ -10,34 +10,19 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdarg>
-#include <cstdio>
 #include <system_error>
 #include <utility>
 
 #include "attach/loop/loop.h"
 #include "attach/loop/mount_table.h"
 #include "attach/loop/session_loop.h"
+#include "base/fuse_message.h"
 
 namespace uzram::attach {
 namespace {
 
 // Two keep a loop device busy; more cores than that only help large writes with a slow codec.
 constexpr unsigned kThreadsMin = 2;
-
-// libfuse writes its errors to standard error; its last line is kept instead, for ours.
-thread_local std::array<char, 256> last_fuse_message{};
-
-void keep_message(fuse_log_level, const char* format, va_list arguments) {
-  std::vsnprintf(last_fuse_message.data(), last_fuse_message.size(), format, arguments);
-}
-
-std::string fuse_message() {
-  std::string text = last_fuse_message.data();
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.empty() ? "refused" : text;
-}
 
 Result<void> check_fuse() {
   const base::Fd probe(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
@@ -100,8 +85,7 @@ Result<void> FuseFile::start() {
     return fail_errno(errno, mount_dir_);
   }
   directory_made_ = true;
-  fuse_set_log_func(keep_message);
-  last_fuse_message[0] = 0;
+  base::keep_fuse_messages();
   std::string program = "uzram", flag = "-o";
   std::string mount_options = std::string("fsname=uzram,subtype=") + kMountSubtype +
                               ",default_permissions,noexec,noatime" +
@@ -111,10 +95,10 @@ Result<void> FuseFile::start() {
   session_.reset(
       fuse_session_new(&arguments, &disk_operations(), sizeof(fuse_lowlevel_ops), &disk_));
   fuse_opt_free_args(&arguments);
-  if (!session_) return fail(Status::no_memory, mount_dir_ + ": " + fuse_message());
+  if (!session_) return fail(Status::no_memory, mount_dir_ + ": " + base::fuse_message());
   if (fuse_session_mount(session_.get(), mount_dir_.c_str()) != 0) {
     session_.reset();
-    return fail(Status::permission, mount_dir_ + ": " + fuse_message());
+    return fail(Status::permission, mount_dir_ + ": " + base::fuse_message());
   }
   return start_threads();
 }

@@ -1,13 +1,13 @@
 #include "attach/loop/loop_claim.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 #include <utility>
+
+#include "base/thread.h"
 
 // The thread sanitizer knows descriptors by their numbers alone and takes those of two tables for
 // one: in this thread it must not look.
@@ -81,9 +81,7 @@ LoopClaim::~LoopClaim() {
 }
 
 void LoopClaim::hold(int number, const Backing& backing) {
-  sigset_t all;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
+  base::leave_signals_to_main();
   const OwnNumbers own_numbers;
   const Result<base::Fd> device = claim_apart(number, backing);
   const base::MutexLock lock(mutex_);

@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "attach/nbd/handshake.h"
 #include "attach/nbd/stream.h"
 #include "attach/nbd/transmission.h"
+#include "base/thread.h"
 
 namespace uzram::attach::nbd {
 namespace {
@@ -142,9 +142,7 @@ bool Connections::enter(Connection& connection) {
 }
 
 void Connections::serve(Connection& connection) noexcept {
-  sigset_t all;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
+  base::leave_signals_to_main();
   ::pthread_setname_np(::pthread_self(), "nbd-client");
   try {
     const std::string why = serve_client(connection);

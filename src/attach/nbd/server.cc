@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "attach/nbd/export.h"
 #include "attach/nbd/listener.h"
 #include "base/fd.h"
+#include "base/thread.h"
 
 namespace uzram::attach {
 namespace {
@@ -98,9 +98,7 @@ Result<void> NbdServer::hold() {
 }
 
 void NbdServer::accept_loop() {
-  sigset_t all;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
+  base::leave_signals_to_main();
   ::pthread_setname_np(::pthread_self(), "nbd-accept");
   while (!stopping_) {
     pollfd waits[2] = {{wake_.get(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
