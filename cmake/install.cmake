@@ -1,7 +1,7 @@
 # What `cmake --install` puts where: the program, its manual page, the public headers, one static library that holds
 # every part that the headers need, its pkg-config file and the licence.
 
-set(parts base codec pool device)
+set(parts base codec pool backing device)
 add_library(uzram_lib STATIC)
 set_target_properties(uzram_lib PROPERTIES OUTPUT_NAME uzram LINKER_LANGUAGE CXX)
 foreach(part IN LISTS parts)
@@ -10,7 +10,7 @@ endforeach()
 
 # What the parts link to; none of them writes to the log, so spdlog is not needed. The file names its
 # prefix relative to itself, so that --prefix and DESTDIR need no edit.
-set(UZRAM_PC_REQUIRES "liblz4 libzstd libdeflate")
+set(UZRAM_PC_REQUIRES "liblz4 libzstd libdeflate libnbd liburing")
 if(UZRAM_LZO)
   string(APPEND UZRAM_PC_REQUIRES " lzo2")
 endif()

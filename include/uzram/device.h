@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "uzram/backing.h"
 #include "uzram/codec.h"
 #include "uzram/passes.h"
 #include "uzram/request.h"
@@ -51,6 +52,10 @@ struct DeviceOptions {
   bool read_only = false;
   // What recompression may use, by priority less 1; zram only.
   std::array<std::optional<CodecChoice>, kRecompressPriorities> recompress_codecs = {};
+  // Where write-back moves pages; zram only. The device's alone until it is destroyed.
+  std::shared_ptr<backing::Store> backing = nullptr;
+  bool compressed_writeback = false;  // pages go there as they are packed, several to a block
+  WriteBackLimits write_back = {};    // to begin with
 };
 
 // What a range of the device holds, for block status (NBD base:allocation).
@@ -67,9 +72,9 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Runs every request to completion in order on the calling thread and sets its status. Waits only
-  // for who holds the same page at that moment, for a reset, and for a seat among the 64 requests
-  // that may run at the same time.
+  // Runs every request to completion in order on the calling thread and sets its status. Waits for
+  // who holds the same page at that moment, for a reset, and for a seat among the 64 requests that
+  // may run at the same time; without kNoWait, also for the backing store, holding none of these.
   virtual void submit(std::span<Request> batch) noexcept = 0;
 
   // Sugar over submit for one request.
@@ -107,6 +112,16 @@ class Device {
   // not_supported: a ram device, or one without such codecs; invalid_argument: no codec of that
   // priority, a threshold above what is ever packed.
   virtual Result<std::uint64_t> recompress(const RecompressOptions& options);
+  // Moves pages to the backing store, largest first; how many. A page that is used meanwhile, or
+  // whose write fails, stays in memory. Runs on the calling thread for as long as it takes, beside
+  // all requests. A failed write does not end it; its error is returned at the end. would_block:
+  // another pass is under way. not_supported: a ram device. no_device: no backing store.
+  // out_of_range: a range that ends before it begins or leaves the device; nothing is moved.
+  // io_error: the budget is used up. no_space: the store is full.
+  virtual Result<std::uint64_t> write_back(const WriteBackOptions& options);
+  // From the next batch of a pass on. invalid_argument: a batch of 0.
+  virtual Status set_write_back_limits(const WriteBackLimits& limits) noexcept;
+  virtual WriteBackLimits write_back_limits() const noexcept;
   // Fills `out` with the states of stored pages from `first_page` on; how many. Fewer than there is
   // room for only where no page is left.
   virtual std::size_t page_states(std::uint64_t first_page, std::span<PageState> out) const;
@@ -120,8 +135,8 @@ class Device {
 };
 
 // Fails with invalid_argument (size 0 or above kDeviceBytesMax, unknown codec, parameters that the
-// codec refuses; the message names the codecs or the rule), not_supported (a dictionary where the
-// codec takes none) or no_memory.
+// codec refuses; the message names the codecs or the rule; a backing store for a ram device, a
+// batch of 0), not_supported (a dictionary where the codec takes none) or no_memory.
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
 
 }  // namespace uzram

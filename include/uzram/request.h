@@ -22,6 +22,10 @@ enum class Op : std::uint8_t { read, write, discard, write_zeroes, flush };
 // Bits of Request::flags.
 // write_zeroes: keep the range allocated (NBD_CMD_FLAG_NO_HOLE); it reads zero either way.
 inline constexpr std::uint8_t kNoHole = 1U << 0;
+// any: end with would_block rather than wait for the backing store, as REQ_NOWAIT of the kernel's
+// block layer. What a read filled is then worth nothing; a write or discard has changed some of its
+// pages, or none, and the same request submitted again without the flag completes it.
+inline constexpr std::uint8_t kNoWait = 1U << 1;
 
 struct Request {
   Op op = Op::read;

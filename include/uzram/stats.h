@@ -2,9 +2,8 @@
 //
 // What: a sample of every counter, taken while the device runs: each value is right for some moment
 //   of the call, values are not of one moment. With the device at rest they add up exactly.
-// Units: bytes unless the name says pages or a count. The first nine are the columns of the
-// kernel's
-//   mm_stat, the next four those of io_stat (Documentation/admin-guide/blockdev/zram.rst).
+// Units: bytes unless the name says pages or a count. The first are the columns of the kernel's
+//   mm_stat, io_stat and bd_stat (Documentation/admin-guide/blockdev/zram.rst).
 // Ownership, threading: a value. Errors: none.
 #ifndef UZRAM_STATS_H_
 #define UZRAM_STATS_H_
@@ -29,6 +28,10 @@ struct Stats {
   std::uint64_t failed_writes = 0;
   std::uint64_t invalid_io = 0;   // requests refused for their range or kind
   std::uint64_t notify_free = 0;  // stored pages freed by discard
+  // bd_stat, in blocks of 4 KiB
+  std::uint64_t bd_count = 0;   // blocks of the backing store in use
+  std::uint64_t bd_reads = 0;   // read from it
+  std::uint64_t bd_writes = 0;  // written to it
   // Traffic: requests that succeeded, and their bytes.
   std::uint64_t reads = 0, read_bytes = 0;
   std::uint64_t writes = 0, write_bytes = 0;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "backing/file_store.h"
 #include "backing/nbd_store.h"
+#include "uzram/backing.h"
 
 namespace uzram::backing {
 namespace {
@@ -56,3 +58,13 @@ Result<std::unique_ptr<Store>> open_store(const std::string& where) {
 }
 
 }  // namespace uzram::backing
+
+namespace uzram {
+
+Result<std::shared_ptr<backing::Store>> open_backing_store(const std::string& where) {
+  auto store = backing::open_store(where);
+  if (!store) return tl::unexpected(store.error());
+  return std::shared_ptr<backing::Store>(std::move(*store));
+}
+
+}  // namespace uzram

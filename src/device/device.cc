@@ -46,6 +46,18 @@ Result<std::uint64_t> Device::recompress(const RecompressOptions&) {
   return fail(Status::not_supported, "recompression: a zram device has it");
 }
 
+Result<std::uint64_t> Device::write_back(const WriteBackOptions&) {
+  return fail(Status::not_supported, "write-back: a zram device has it");
+}
+
+Status Device::set_write_back_limits(const WriteBackLimits&) noexcept {
+  return Status::not_supported;
+}
+
+WriteBackLimits Device::write_back_limits() const noexcept {
+  return options().write_back;
+}
+
 std::size_t Device::page_states(std::uint64_t, std::span<PageState>) const {
   return 0;
 }

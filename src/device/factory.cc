@@ -9,6 +9,12 @@ Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
                                               ": not within 1 .. " +
                                               std::to_string(kDeviceBytesMax));
   }
+  if (options.backing != nullptr && options.type == DeviceType::ram) {
+    return fail(Status::invalid_argument, "backing store: only a zram device can have one");
+  }
+  if (options.write_back.batch_size == 0) {
+    return fail(Status::invalid_argument, "write-back: a batch of 0");
+  }
   try {
     if (options.type == DeviceType::ram) {
       auto device = device::RamDevice::create(options);

@@ -44,6 +44,10 @@ Result<std::uint64_t> ZramDevice::recompress(const RecompressOptions& options) {
     return fail(Status::invalid_argument,
                 "priority " + std::to_string(options.priority) + ": no codec of that priority");
   }
+  if (options.pages == PageClass::incompressible) {
+    return fail(Status::invalid_argument,
+                "recompression: incompressible pages are what it gave up");
+  }
   if (options.threshold_bytes > pool::kPackedBytesMax) {
     return fail(Status::invalid_argument, "threshold " + std::to_string(options.threshold_bytes) +
                                               ": above " + std::to_string(pool::kPackedBytesMax) +
