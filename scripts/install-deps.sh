@@ -16,7 +16,8 @@ die() {
 packages=(
   g++ cmake ninja-build pkg-config
   liblz4-dev liblzo2-dev libzstd-dev libdeflate-dev
-  liburing-dev libnbd-dev libexpected-dev libfuse3-dev libcli11-dev nlohmann-json3-dev libspdlog-dev
+  liburing-dev libnbd-dev libxxhash-dev libexpected-dev libfuse3-dev libcli11-dev
+  nlohmann-json3-dev libspdlog-dev
   fuse3 e2fsprogs mount util-linux libnbd-bin python3-libnbd
 )
 # Second compiler with its sanitizers, test framework, clients and file systems of the tests.

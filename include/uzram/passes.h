@@ -32,7 +32,7 @@ struct PageRange {
 
 struct WriteBackOptions {
   PageClass pages = PageClass::all;
-  std::vector<PageRange> ranges = {};  // of these only, in this order; none: of the whole device
+  std::vector<PageRange> ranges = {};  // of these only; none: of the whole device
 };
 
 // How much write-back may write, and how fast. The budget shrinks with every block that is written.

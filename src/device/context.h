@@ -25,6 +25,8 @@
 
 namespace uzram::device {
 
+class Fetched;
+
 // Changed by the context's holder alone, summed by anybody: no counter is shared by two writers.
 class Counter {
  public:
@@ -70,8 +72,9 @@ struct Context {
   Stamp now{};  // of the request or step that is under way
   pool::Cache cache;
   Counters counters;
-  std::uint64_t changed_pages = 0;  // since the pool was last looked at
-  std::vector<Prepared> prepared;   // of a request of several pages that is stored as one
+  std::uint64_t changed_pages = 0;   // since the pool was last looked at
+  std::vector<Prepared> prepared;    // of a request of several pages that is stored as one
+  const Fetched* fetched = nullptr;  // of the request that is under way
   alignas(64) std::array<std::byte, kPageBytes> page;
   alignas(64) std::array<std::byte, codec::kPackRoomBytes> packed;
 };

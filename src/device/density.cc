@@ -1,6 +1,8 @@
 // How a paged device keeps its memory dense: compaction, reclaim at the limit, and the self-check.
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <unordered_map>
 
 #include "device/paged_device.h"
 
@@ -96,6 +98,7 @@ void PagedDevice::rest() noexcept {
   const auto context = contexts_.lease();
   if (!context) return;
   pool().arena().release_spare();
+  if (backing() != nullptr) backing()->discard_stale();
   fills().trim();
   slots().trim();
 }
@@ -129,7 +132,41 @@ std::string PagedDevice::check() noexcept {
   return wrong;
 }
 
+namespace {
+
+// What the slots say of the backing store, to be compared with what its table says.
+class BackedCensus {
+ public:
+  explicit BackedCensus(const BackingArea* area) : area_(area) {}
+  void add(SlotWord word) {
+    if (!word.is_backed()) return;
+    const std::uint64_t block = BackingArea::block_of(word);
+    ++live_[block];
+    if (area_->blocks().goes_on(block, BackingArea::unit_of(word))) ++live_[block + 1];
+  }
+  std::string compare() const {
+    if (area_ == nullptr) return {};
+    if (area_->blocks().used() != live_.size()) {
+      return "backing blocks: counted " + std::to_string(area_->blocks().used()) + ", found " +
+             std::to_string(live_.size());
+    }
+    for (const auto& [block, live] : live_) {
+      if (area_->blocks().live(block) != live) {
+        return "backing block " + std::to_string(block) + ": a wrong number of objects";
+      }
+    }
+    return {};
+  }
+
+ private:
+  const BackingArea* const area_;
+  std::unordered_map<std::uint64_t, std::uint64_t> live_;
+};
+
+}  // namespace
+
 std::string PagedDevice::scan() noexcept {
+  BackedCensus backed(backing());
   std::uint64_t stored = 0, packed = 0, same = 0, huge = 0, objects = 0, fills_seen = 0;
   std::string wrong;
   const PageIndex end = size_bytes() / kPageBytes + (size_bytes() % kPageBytes != 0 ? 1 : 0);
@@ -146,6 +183,7 @@ std::string PagedDevice::scan() noexcept {
     same += word.is_fill() ? 1 : 0;
     fills_seen += word.kind() == Kind::fill_wide ? 1 : 0;
     huge += word.kind() == Kind::raw ? 1 : 0;
+    backed.add(word);
     if (!word.has_object()) continue;
     ++objects;
     const ObjectHeader header(header_of(word).load(std::memory_order_relaxed));
@@ -169,6 +207,7 @@ std::string PagedDevice::scan() noexcept {
   differ("same pages", now.same_pages, same);
   differ("huge pages", now.huge_pages, huge);
   differ("fill words", fills().used(), fills_seen);
+  if (const std::string broken = backed.compare(); !broken.empty()) wrong = broken;
   return wrong;
 }
 

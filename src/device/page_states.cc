@@ -22,6 +22,7 @@ std::size_t PagedDevice::page_states(std::uint64_t first_page, std::span<PageSta
     state.page = page;
     state.age_seconds = Age::of(word.stamp(), now);
     state.same = word.is_fill();
+    state.backed = word.is_backed();
     state.huge = word.kind() == Kind::raw;
     state.idle = word.idle();
     if (word.has_object()) {

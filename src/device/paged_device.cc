@@ -34,6 +34,11 @@ Result<std::unique_ptr<PagedDevice::Parts>> PagedDevice::make_parts(const Device
       options.mem_limit_bytes);
   if (!pool) return tl::unexpected(pool.error());
   parts->pool = std::move(*pool);
+  if (options.backing) {
+    auto backing = BackingArea::create(options.backing, options.write_back);
+    if (!backing) return tl::unexpected(backing.error());
+    parts->backing = std::move(*backing);
+  }
   return parts;
 }
 
@@ -47,21 +52,32 @@ PagedDevice::PagedDevice(const DeviceOptions& options, std::unique_ptr<Parts> pa
 PagedDevice::~PagedDevice() = default;
 
 void PagedDevice::submit(std::span<Request> batch) noexcept {
+  while (!batch.empty()) {
+    batch = batch.subspan(run_until_blocked(batch));
+    if (batch.empty()) break;
+    batch.front().status = run_waiting(batch.front());
+    batch = batch.subspan(1);
+  }
+}
+
+std::size_t PagedDevice::run_until_blocked(std::span<Request> batch) noexcept {
   const auto context = contexts_.lease();
   if (!context) {
     for (Request& request : batch) request.status = Status::no_memory;
-    return;
+    return batch.size();
   }
   context->now = Age::stamp(age_clock_.now());
-  while (!batch.empty()) {
-    const auto window = batch.first(std::min(batch.size(), kWindow));
+  for (std::size_t done = 0; done < batch.size();) {
+    const auto window = batch.subspan(done, std::min(batch.size() - done, kWindow));
     if (window.size() > 1) prefetch(window);
     for (Request& request : window) {
       request.status = run(*context, request);
+      if (request.status == Status::would_block && (request.flags & kNoWait) == 0) return done;
       if (request.status == Status::ok) count(*context, request);
+      ++done;
     }
-    batch = batch.subspan(window.size());
   }
+  return batch.size();
 }
 
 void PagedDevice::prefetch(std::span<const Request> batch) const noexcept {
@@ -103,14 +119,19 @@ Status PagedDevice::run(Context& context, const Request& request) noexcept {
   if (request.length == 0) return Status::ok;
   if (request.op == Op::read) {
     status = read(context, request);
-    if (status != Status::ok) context.counters.failed_reads.add(1);
+    if (status != Status::ok && status != Status::would_block) {
+      context.counters.failed_reads.add(1);
+    }
     return status;
   }
+  if (backing() != nullptr && must_fetch(context, request)) return Status::would_block;
   maintenance_.touch();
   help_compaction(context, request.length / kPageBytes + 1);
   status = request.op == Op::write ? write(context, request) : zero(context, request);
   maintenance_.touch();  // a long request may outlast the rest that the first touch leads to
-  if (status != Status::ok) context.counters.failed_writes.add(1);
+  if (status != Status::ok && status != Status::would_block) {
+    context.counters.failed_writes.add(1);
+  }
   return status;
 }
 
@@ -291,6 +312,7 @@ void PagedDevice::retire(Context& context, SlotWord word) noexcept {
 void PagedDevice::release(Context& context, SlotWord word) noexcept {
   if (word.kind() == Kind::fill_wide) fills().give(word.payload());
   if (word.has_object()) pool().free(context.cache, word.object());
+  if (word.is_backed()) backing()->give(word);
 }
 
 std::size_t PagedDevice::extents(std::uint64_t offset, std::uint64_t length,
@@ -333,6 +355,7 @@ void PagedDevice::reset() noexcept {
         slots().reset();
         fills().reset();
         pool().reset();
+        if (backing() != nullptr) backing()->reset();
         futile_slack_.store(0, std::memory_order_relaxed);
       });
 }
@@ -358,6 +381,11 @@ Stats PagedDevice::stats() const noexcept {
   stats.failed_writes = sum(&Counters::failed_writes);
   stats.invalid_io = sum(&Counters::invalid_io);
   stats.notify_free = sum(&Counters::notify_free);
+  if (const BackingArea* area = backing(); area != nullptr) {
+    stats.bd_count = area->blocks().used();
+    stats.bd_reads = area->reads();
+    stats.bd_writes = area->writes();
+  }
   stats.reads = sum(&Counters::reads);
   stats.read_bytes = sum(&Counters::read_bytes);
   stats.writes = sum(&Counters::writes);

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "base/mutex.h"
+#include "device/backing_area.h"
 #include "device/context.h"
 #include "device/fill_table.h"
 #include "device/image.h"
@@ -56,6 +57,7 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
     std::unique_ptr<SlotTable> slots;
     std::unique_ptr<FillTable> fills;
     std::unique_ptr<pool::Pool> pool;
+    std::unique_ptr<BackingArea> backing;  // none without a store
   };
   static Result<std::unique_ptr<Parts>> make_parts(const DeviceOptions& options);
 
@@ -98,21 +100,49 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   pool::Pool& pool() const noexcept { return *parts_->pool; }
   FillTable& fills() const noexcept { return *parts_->fills; }
   SlotTable& slots() const noexcept { return *parts_->slots; }
+  // nullptr without a store.
+  BackingArea* backing() const noexcept { return parts_->backing.get(); }
   std::atomic<std::uint64_t>& header_of(SlotWord word) const noexcept {
     return word.kind() == Kind::raw ? pool().raw_header(word.object())
                                     : pool().packed_header(word.object());
   }
   // A pass at a time; whoever gets true calls end_pass.
   bool begin_pass() noexcept { return !pass_under_way_.exchange(true, std::memory_order_acquire); }
-  void end_pass() noexcept { pass_under_way_.store(false, std::memory_order_release); }
+  void end_pass() noexcept {
+    pass_under_way_.store(false, std::memory_order_release);
+    maintenance_.touch();
+  }
+  ContextSet::Lease lease() noexcept { return contexts_.lease(); }
   // Calls `step` for every slot there is, with a context of which it is the only user; in between
   // resets and other requests get their turn. Ends early where it answers false.
   template <typename Step>
   Status for_each_slot(Step step) noexcept;
+  // One turn of that: calls `step` for slots from `page` on, below `end`, and leaves in `page` the
+  // first that has not been done. Stops at one for which `step` answers false.
+  enum class Turn : std::uint8_t { over, stopped, no_memory };
+  template <typename Step>
+  Turn take_turn(PageIndex& page, PageIndex end, Step step) noexcept;
+  PageIndex end_page() const noexcept { return (size_bytes() - 1) / kPageBytes + 1; }
   bool limited() const noexcept { return pool().arena().limit() != 0; }
 
  private:
+  // Runs requests until one must wait for the backing store; how many.
+  std::size_t run_until_blocked(std::span<Request> batch) noexcept;
   Status run(Context& context, const Request& request) noexcept;
+
+  // waiting.cc
+  Status run_waiting(const Request& request) noexcept;
+  Status run_fetched(const Request& request) noexcept;
+  void note_backed(const Request& request, Fetched& fetched) const noexcept;
+  void note_page(PageIndex page, Fetched& fetched) const noexcept;
+  // The pages of which a change covers a part, and which it must read for that.
+  struct Edges {
+    std::array<PageIndex, 2> pages{};
+    std::size_t count = 0;
+  };
+  Edges edges_of(const Request& request) const noexcept;
+  bool must_fetch(const Context& context, const Request& request) const noexcept;
+
   Status check_range(const Request& request) const noexcept;
   Status read(Context& context, const Request& request) noexcept;
   Status read_part(Context& context, Slot& slot, std::size_t at, std::span<std::byte> out) noexcept;
@@ -152,21 +182,28 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
 };
 
 template <typename Step>
-Status PagedDevice::for_each_slot(Step step) noexcept {
+PagedDevice::Turn PagedDevice::take_turn(PageIndex& page, PageIndex end, Step step) noexcept {
   constexpr PageIndex kPagesPerTurn = 64;
-  for (PageIndex page = 0; page <= (size_bytes() - 1) / kPageBytes;) {
-    const auto context = contexts_.lease();
-    if (!context) return Status::no_memory;
-    context->now = Age::stamp(age_clock_.now());
-    if (slots().find(page) == nullptr) {
-      page = slots().next_present(page);
+  const auto context = contexts_.lease();
+  if (!context) return Turn::no_memory;
+  context->now = Age::stamp(age_clock_.now());
+  for (PageIndex done = 0; done < kPagesPerTurn && page < end; ++done, ++page) {
+    Slot* slot = slots().find(page);
+    if (slot == nullptr) {
+      page = slots().next_present(page) - 1;
       continue;
     }
-    for (PageIndex end = page + kPagesPerTurn; page < end; ++page) {
-      Slot* slot = slots().find(page);
-      if (slot == nullptr || page > (size_bytes() - 1) / kPageBytes) break;
-      if (!step(*context, *slot)) return Status::ok;
-    }
+    if (!step(*context, *slot)) return Turn::stopped;
+  }
+  return Turn::over;
+}
+
+template <typename Step>
+Status PagedDevice::for_each_slot(Step step) noexcept {
+  for (PageIndex page = 0; page < end_page();) {
+    const Turn turn = take_turn(page, end_page(), step);
+    if (turn == Turn::no_memory) return Status::no_memory;
+    if (turn == Turn::stopped) break;
   }
   return Status::ok;
 }

@@ -2,13 +2,13 @@
 #include "device/zram_device.h"
 
 namespace uzram::device {
-namespace {
 
-// The pages of a round, by what they take now: rounds from the largest down come near to the order
-// that frees most first, and need neither a list of pages nor to sort it.
-constexpr std::uint32_t kRoundsFrom[] = {static_cast<std::uint32_t>(kPageBytes), 2731, 1366, 0};
-
-}  // namespace
+// As far as the word tells.
+bool ZramDevice::is_of(PageClass pages, SlotWord word) noexcept {
+  const bool idle = pages == PageClass::idle || pages == PageClass::huge_idle;
+  const bool huge = pages == PageClass::huge || pages == PageClass::huge_idle;
+  return word.has_object() && (!idle || word.idle()) && (!huge || word.kind() == Kind::raw);
+}
 
 struct ZramDevice::Recompression {
   RecompressOptions options;
@@ -84,11 +84,7 @@ Result<std::uint64_t> ZramDevice::recompress(const RecompressOptions& options) {
 // and the result is dropped.
 bool ZramDevice::recompress_page(Context& context, Slot& slot, const Recompression& pass) noexcept {
   const auto wanted = [&pass](SlotWord word) {
-    const PageClass pages = pass.options.pages;
-    const bool idle = pages == PageClass::idle || pages == PageClass::huge_idle;
-    const bool huge = pages == PageClass::huge || pages == PageClass::huge_idle;
-    return word.has_object() && !word.marked() && (!idle || word.idle()) &&
-           (!huge || word.kind() == Kind::raw);
+    return is_of(pass.options.pages, word) && !word.marked();
   };
   if (!wanted(slot.peek())) return false;
   const SlotWord word = slot.lock();

@@ -10,11 +10,11 @@
 //     bit 6       marked: a pass works on the page, or has; whoever uses it takes the mark away
 //     bits 7-23   when the page was last used (age.h)
 //     bits 24-63  payload: the object of `packed` and `raw`, the pattern of `fill`, the index of
-//                 `fill_wide`
-// Units: payload of packed and raw is a pool::ObjectRef.
-// Ownership: who holds the lock owns the page; who replaced a word owns what the old word referred
-// to. Threading: lock and unlock nest with no other slot's lock. A holder may be preempted, so that
-// waiters spin a
+//                 `fill_wide`, the place of `backed_raw` and `backed_packed`
+// Units: payload of packed and raw is a pool::ObjectRef, that of backed ones as backing_area.h
+// says. Ownership: who holds the lock owns the page; who replaced a word owns what the old word
+// referred to. Threading: lock and unlock nest with no other slot's lock. A holder may be
+// preempted, so that waiters spin a
 //   little (64 tries) and then sleep on the word's low half.
 // Errors: none.
 #ifndef UZRAM_DEVICE_SLOT_H_
@@ -31,11 +31,13 @@
 namespace uzram::device {
 
 enum class Kind : std::uint8_t {
-  empty = 0,      // never written or discarded: reads zero
-  fill = 1,       // one 4-byte pattern repeated, kept in the payload
-  fill_wide = 2,  // one 8-byte pattern repeated, kept in the fill table
-  packed = 3,     // an object that the codec made
-  raw = 4,        // an object of 4096 bytes
+  empty = 0,          // never written or discarded: reads zero
+  fill = 1,           // one 4-byte pattern repeated, kept in the payload
+  fill_wide = 2,      // one 8-byte pattern repeated, kept in the fill table
+  packed = 3,         // an object that the codec made
+  raw = 4,            // an object of 4096 bytes
+  backed_raw = 5,     // a block of the backing store
+  backed_packed = 6,  // an object there
 };
 
 // A slot's word without the lock bits. Two are equal when they store the same: idle, mark and stamp
@@ -53,6 +55,9 @@ class SlotWord {
   constexpr std::uint64_t payload() const { return bits_ >> kPayloadShift; }
   pool::ObjectRef object() const { return pool::ObjectRef{payload()}; }
   constexpr bool has_object() const { return kind() == Kind::packed || kind() == Kind::raw; }
+  constexpr bool is_backed() const {
+    return kind() == Kind::backed_raw || kind() == Kind::backed_packed;
+  }
   constexpr bool is_fill() const { return kind() == Kind::fill || kind() == Kind::fill_wide; }
   constexpr std::uint64_t bits() const { return bits_; }
   friend constexpr bool operator==(SlotWord a, SlotWord b) {

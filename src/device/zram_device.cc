@@ -110,7 +110,7 @@ Status ZramDevice::read_page(Context& context, Slot& slot, PageOut out) noexcept
   }
   const SlotWord word = slot.lock();
   const Status status = load(context, slot, word, out);
-  slot.unlock(word.used(context.now));
+  slot.unlock(status == Status::would_block ? word : word.used(context.now));
   return status;
 }
 
@@ -165,6 +165,7 @@ void ZramDevice::fill_object(SlotWord word, const Slot& slot, const Packing& pac
 
 // With the slot's lock, or of an object that no other thread can reach.
 Status ZramDevice::load(Context& context, const Slot& slot, SlotWord word, PageOut out) noexcept {
+  if (word.is_backed()) return load_backed(context, slot, word, out);
   if (!word.has_object()) {
     expand_fill(word, out);
     return Status::ok;
@@ -175,9 +176,28 @@ Status ZramDevice::load(Context& context, const Slot& slot, SlotWord word, PageO
     std::memcpy(out.data(), pool().raw_payload(word.object()), kPageBytes);
     return Status::ok;
   }
-  const std::span<const std::byte> packed(pool().packed_payload(word.object()), header.bytes());
-  if (header.codec() >= context.streams.size()) return Status::io_error;
-  codec::Stream* const unpacker = stream(context, header.codec());
+  return unpack(context, header.codec(), {pool().packed_payload(word.object()), header.bytes()},
+                out);
+}
+
+Status ZramDevice::load_backed(Context& context, const Slot& slot, SlotWord word,
+                               PageOut out) noexcept {
+  if (context.fetched == nullptr) return Status::would_block;
+  const Fetched::Page* const page =
+      context.fetched->find(slots().id(slot), word, backing()->check_of(word));
+  if (page == nullptr) return Status::would_block;
+  if (page->status != Status::ok) return page->status;
+  if (word.kind() == Kind::backed_raw) {
+    std::memcpy(out.data(), page->bytes.data(), kPageBytes);
+    return Status::ok;
+  }
+  return unpack(context, page->codec, page->bytes, out);
+}
+
+Status ZramDevice::unpack(Context& context, unsigned codec, std::span<const std::byte> packed,
+                          PageOut out) noexcept {
+  if (codec >= context.streams.size()) return Status::io_error;
+  codec::Stream* const unpacker = stream(context, codec);
   if (unpacker == nullptr) return Status::no_memory;
   return unpacker->unpack(packed, out) ? Status::ok : Status::io_error;
 }

@@ -11,6 +11,7 @@
 
 #include "codec/codec.h"
 #include "device/paged_device.h"
+#include "device/write_stage.h"
 
 namespace uzram::device {
 
@@ -21,6 +22,9 @@ class ZramDevice final : public PagedDevice {
 
   Result<std::uint64_t> mark_idle(std::uint64_t age_seconds) override;
   Result<std::uint64_t> recompress(const RecompressOptions& options) override;
+  Result<std::uint64_t> write_back(const WriteBackOptions& options) override;
+  Status set_write_back_limits(const WriteBackLimits& limits) noexcept override;
+  WriteBackLimits write_back_limits() const noexcept override;
 
  private:
   // What a page is to be stored as; `empty` only where a discard left nothing. `bytes` lies in the
@@ -52,6 +56,10 @@ class ZramDevice final : public PagedDevice {
                      const std::byte* in) noexcept override;
 
   Status load(Context& context, const Slot& slot, SlotWord word, PageOut out) noexcept;
+  // From what was fetched for the request; would_block where that is not it.
+  Status load_backed(Context& context, const Slot& slot, SlotWord word, PageOut out) noexcept;
+  Status unpack(Context& context, unsigned codec, std::span<const std::byte> packed,
+                PageOut out) noexcept;
   Packing pack(Context& context, PageIn in) noexcept;
   std::optional<SlotWord> make_word(Context& context, const Slot& slot,
                                     const Packing& packing) noexcept;
@@ -70,12 +78,28 @@ class ZramDevice final : public PagedDevice {
   Status write_all_or_none(Context& context, PageIndex first, std::size_t count,
                            const std::byte* in) noexcept;
 
+  // The pages of a pass's rounds, by what they take now, down to the next: rounds from the largest
+  // come near to the order that frees most first, and need neither a list of pages nor to sort it.
+  static constexpr std::uint32_t kRoundsFrom[] = {static_cast<std::uint32_t>(kPageBytes), 2731,
+                                                  1366, 0};
+  static bool is_of(PageClass pages, SlotWord word) noexcept;
+
   // recompress.cc
   struct Recompression;
   bool recompress_page(Context& context, Slot& slot, const Recompression& pass) noexcept;
   bool pack_smaller(Context& context, const Recompression& pass, ObjectHeader old,
                     std::uint32_t old_stride, Packing& packing) noexcept;
   void give_up(Slot& slot, const Recompression& pass) noexcept;
+
+  // write_back.cc
+  struct WriteBackPass;
+  void write_back_range(WriteBackPass& pass, PageRange range) noexcept;
+  bool stage(Context& context, Slot& slot, WriteBackPass& pass) noexcept;
+  Status load_to_stage(Context& context, const Slot& slot, SlotWord word,
+                       const WriteStage::Place& place) noexcept;
+  void flush_stage(WriteBackPass& pass) noexcept;
+  void publish_staged(WriteBackPass& pass) noexcept;
+  bool publish_backed(Context& context, const WriteStage::Page& page, Status written) noexcept;
 
   const Codecs codecs_;
 };

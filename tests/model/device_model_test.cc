@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/paged_device.h"
+#include "tests/support/fake_store.h"
 #include "tests/support/pages.h"
 
 namespace uzram {
@@ -26,24 +27,35 @@ struct Case {
   std::string codec;
   std::uint64_t size;
   std::uint64_t limit;
+  std::uint64_t backing_blocks = 0;
+  bool packed_there = false;
 };
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   return (info.param.type == DeviceType::ram ? "ram" : info.param.codec) + "_" +
-         std::to_string(info.param.size) + (info.param.limit != 0 ? "_limited" : "");
+         std::to_string(info.param.size) + (info.param.limit != 0 ? "_limited" : "") +
+         (info.param.backing_blocks == 0 ? ""
+          : info.param.packed_there      ? "_packed"
+                                         : "_backed");
 }
 
 class DeviceModel : public testing::TestWithParam<Case> {
  protected:
   DeviceModel() : random_(env_or("UZRAM_SEED", 20240611)), model_(GetParam().size), before_() {
     const Case& c = GetParam();
-    auto made =
-        create_device({.type = c.type,
-                       .size_bytes = c.size,
-                       .codec = c.codec,
-                       .mem_limit_bytes = c.limit,
-                       .recompress_codecs = {CodecChoice{"deflate", {.level = 1}}, std::nullopt,
-                                             CodecChoice{"zstd", {.level = 19}}}});
+    DeviceOptions options{
+        .type = c.type,
+        .size_bytes = c.size,
+        .codec = c.codec,
+        .mem_limit_bytes = c.limit,
+        .recompress_codecs = {CodecChoice{"deflate", {.level = 1}}, std::nullopt,
+                              CodecChoice{"zstd", {.level = 19}}},
+        .compressed_writeback = c.packed_there,
+    };
+    if (c.backing_blocks != 0) {
+      options.backing = std::make_shared<test::FakeStore>(c.backing_blocks);
+    }
+    auto made = create_device(options);
     if (!made) throw std::runtime_error(made.error().message);
     device_ = std::move(*made);
   }
@@ -159,6 +171,21 @@ class DeviceModel : public testing::TestWithParam<Case> {
     options.pages_max = 1 + below(200);
     options.priority = static_cast<unsigned>(below(2) * 3);
     ASSERT_TRUE(device_->recompress(options));
+    if (GetParam().backing_blocks != 0) write_back();
+  }
+
+  void write_back() {
+    WriteBackOptions options;
+    options.pages = static_cast<PageClass>(below(5));
+    const std::uint64_t pages = (model_.size() - 1) / kPageBytes + 1;
+    for (std::uint64_t i = below(6); i > 0; --i) {
+      const std::uint64_t first = below(pages);
+      options.ranges.push_back({first, first + below(pages - first)});
+    }
+    const auto moved = device_->write_back(options);
+    if (!moved) {
+      ASSERT_EQ(moved.error().status, Status::no_space);
+    }
   }
 
   void extents() {
@@ -236,6 +263,10 @@ TEST_P(DeviceModel, EqualsAPlainArray) {
   EXPECT_EQ(stats.same_pages, 0U);
   EXPECT_EQ(stats.huge_pages, 0U);
   EXPECT_EQ(stats.mem_used_total, 0U);
+  EXPECT_EQ(stats.bd_count, 0U);
+  if (GetParam().backing_blocks != 0) {
+    EXPECT_GT(stats.bd_reads, 0U);
+  }
 }
 
 std::vector<Case> cases() {
@@ -247,6 +278,10 @@ std::vector<Case> cases() {
   all.push_back({DeviceType::zram, "lz4", 64 << 20, 0});
   all.push_back({DeviceType::zram, "lz4", 8 << 20, 2 << 20});
   all.push_back({DeviceType::zram, "zstd", 8 << 20, 1 << 20});
+  all.push_back({DeviceType::zram, "lz4", 4 << 20, 0, 300, false});
+  all.push_back({DeviceType::zram, "lz4", (4 << 20) + 5, 0, 300, true});
+  all.push_back({DeviceType::zram, "zstd", 16 << 20, 0, 8192, true});
+  all.push_back({DeviceType::zram, "lz4", 8 << 20, 1 << 20, 500, true});
   all.push_back({DeviceType::ram, "", 4 << 20, 0});
   all.push_back({DeviceType::ram, "", (1 << 20) + 1, 0});
   all.push_back({DeviceType::ram, "", 8 << 20, 2 << 20});

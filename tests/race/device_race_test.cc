@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/paged_device.h"
+#include "tests/support/fake_store.h"
 #include "tests/support/pages.h"
 
 namespace uzram {
@@ -19,16 +20,27 @@ constexpr std::uint64_t kBlocks = 16;
 struct Case {
   DeviceType type;
   std::uint64_t limit;
+  bool backed = false;
 };
 
 class DeviceRace : public testing::TestWithParam<Case> {
  protected:
-  DeviceRace()
-      : device_(create_device({.type = GetParam().type,
-                               .size_bytes = std::uint64_t{64} << 20,
-                               .mem_limit_bytes = GetParam().limit,
-                               .recompress_codecs = {CodecChoice{"zstd", {.level = 1}}}})
-                    .value()) {}
+  DeviceRace() : device_(create_device(options_of(GetParam())).value()) {}
+
+  static DeviceOptions options_of(const Case& c) {
+    DeviceOptions options{
+        .type = c.type, .size_bytes = std::uint64_t{64} << 20, .mem_limit_bytes = c.limit};
+    if (c.type == DeviceType::zram) {
+      options.recompress_codecs[0] = CodecChoice{"zstd", {.level = 1}};
+    }
+    if (c.backed) options.backing = std::make_shared<test::FakeStore>(96);
+    options.compressed_writeback = c.backed && c.limit == 0;
+    return options;
+  }
+  // One that finds nothing, or no room, is as good.
+  void write_back() {
+    if (GetParam().backed) static_cast<void>(device_->write_back({}));
+  }
 
   void expect_sound() {
     EXPECT_EQ(dynamic_cast<device::PagedDevice&>(*device_).check(), "");
@@ -96,6 +108,7 @@ TEST_P(DeviceRace, ReadsAreOfOneWholeVersion) {
   threads.emplace_back([&] {
     while (running.load() > 0) {
       device_->compact();
+      write_back();
       const Stats stats = device_->stats();
       if ((stats.orig_data_size | stats.compr_data_size | stats.same_pages | stats.huge_pages) >>
               63 ||
@@ -150,7 +163,10 @@ TEST_P(DeviceRace, RecompressionMeetsWritersAndCompaction) {
     }
   });
   threads.emplace_back([&] {
-    while (running.load() > 0) device_->compact();
+    while (running.load() > 0) {
+      device_->compact();
+      write_back();
+    }
   });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0U);
@@ -191,6 +207,42 @@ TEST_P(DeviceRace, WritersOfOnePageKeepTheirSectors) {
   expect_sound();
 }
 
+// Half of the pages are on the store when they are read or changed in part.
+TEST_P(DeviceRace, WriteBackMeetsReadersAndWritersOfParts) {
+  if (!GetParam().backed) GTEST_SKIP() << "no backing store";
+  std::atomic<std::uint64_t> running{3};
+  std::atomic<std::uint64_t> wrong{0}, moved{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      std::array<test::Page, 8> mine{};
+      for (int i = 0; i < 4000; ++i) {
+        const std::uint64_t which = random() % 8, at = (which * 3 + t) * kPageBytes;
+        test::Page now;
+        if (device_->read(at, now) != Status::ok || now != mine[which]) ++wrong;
+        test::Page next = mine[which];
+        const std::size_t first = random() % kPageBytes, length = random() % (kPageBytes - first);
+        if (random() % 3 == 0) {
+          next = test::make_page(random, static_cast<test::PageKind>(random() % test::kPageKinds));
+          if (device_->write(at, next) == Status::ok) mine[which] = next;
+        } else {
+          test::fill_random(random, next.data() + first, length);
+          if (device_->write(at + first, {next.data() + first, length}) == Status::ok) {
+            mine[which] = next;
+          }
+        }
+      }
+      --running;
+    });
+  }
+  while (running.load() > 0) moved += device_->write_back({}).value_or(0);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0U);
+  EXPECT_GT(moved.load(), 0U);
+  expect_sound();
+}
+
 TEST_P(DeviceRace, ResetUnderLoadLeavesNothingBehind) {
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> wrong{0}, rounds{0};
@@ -208,6 +260,11 @@ TEST_P(DeviceRace, ResetUnderLoadLeavesNothingBehind) {
         if (device_->read(block * kPageBytes, now) != Status::ok || !is_whole_version(now, block))
           ++wrong;
       }
+    });
+  }
+  if (GetParam().backed) {
+    threads.emplace_back([&] {
+      while (!stop.load()) write_back();
     });
   }
   while (rounds.load() < 20000) {
@@ -317,10 +374,12 @@ TEST_P(DeviceRace, ResetMeetsTheSettlingOfTheDevice) {
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceRace,
     testing::Values(Case{DeviceType::zram, 0}, Case{DeviceType::zram, std::uint64_t{4} << 20},
-                    Case{DeviceType::ram, 0}, Case{DeviceType::ram, std::uint64_t{4} << 20}),
+                    Case{DeviceType::zram, 0, true},
+                    Case{DeviceType::zram, std::uint64_t{4} << 20, true}, Case{DeviceType::ram, 0},
+                    Case{DeviceType::ram, std::uint64_t{4} << 20}),
     [](const auto& param) {
       return std::string(param.param.type == DeviceType::ram ? "ram" : "zram") +
-             (param.param.limit != 0 ? "_limited" : "");
+             (param.param.limit != 0 ? "_limited" : "") + (param.param.backed ? "_backed" : "");
     });
 
 }  // namespace

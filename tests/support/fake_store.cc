@@ -59,6 +59,11 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> FakeStore::discards() const
   return discards_;
 }
 
+void FakeStore::wait_until_discarded(std::uint64_t blocks) const {
+  const base::MutexLock lock(mutex_);
+  while (discarded_blocks_ < blocks) discarded_.wait(mutex_);
+}
+
 std::vector<std::byte> FakeStore::block(std::uint64_t index) const {
   const base::MutexLock lock(mutex_);
   const auto at = bytes_.begin() + static_cast<std::ptrdiff_t>(index * kBlockBytes);
@@ -115,6 +120,8 @@ void FakeStore::run(std::span<backing::Io> batch, unsigned in_flight_max) noexce
 void FakeStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
   const base::MutexLock lock(mutex_);
   discards_.emplace_back(first_block, count);
+  discarded_blocks_ += count;
+  discarded_.notify_all();
   const backing::ByteRange range = backing::clip_discard(first_block, count, block_count_);
   std::memset(bytes_.data() + range.offset, static_cast<int>(kDiscardedByte), range.length);
 }

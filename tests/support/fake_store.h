@@ -50,6 +50,8 @@ class FakeStore final : public backing::Store {
   unsigned in_flight_peak() const;
   // (first block, blocks), as they were given.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> discards() const;
+  // Waits until at least `blocks` have been discarded.
+  void wait_until_discarded(std::uint64_t blocks) const;
   std::vector<std::byte> block(std::uint64_t index) const;
 
   const std::string& where() const noexcept override { return where_; }
@@ -81,6 +83,8 @@ class FakeStore final : public backing::Store {
   unsigned held_ UZRAM_GUARDED_BY(mutex_) = 0;
   unsigned in_flight_ UZRAM_GUARDED_BY(mutex_) = 0;
   unsigned in_flight_peak_ UZRAM_GUARDED_BY(mutex_) = 0;
+  mutable base::CondVar discarded_;
+  std::uint64_t discarded_blocks_ UZRAM_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> discards_ UZRAM_GUARDED_BY(mutex_);
 };
 
