@@ -17,9 +17,48 @@ void FakeDevice::fail_next(Op op, Status status) {
   fault_ = {op, status};
 }
 
+void FakeDevice::block(std::uint64_t begin, std::uint64_t end) {
+  const base::MutexLock lock(mutex_);
+  blocked_begin_ = begin;
+  blocked_end_ = end;
+}
+
+void FakeDevice::unblock() {
+  const base::MutexLock lock(mutex_);
+  blocked_begin_ = blocked_end_ = 0;
+  unblocked_.notify_all();
+}
+
+void FakeDevice::wait_until_waiting(unsigned count) const {
+  const base::MutexLock lock(mutex_);
+  while (waiting_ < count) waiting_changed_.wait(mutex_);
+}
+
+unsigned FakeDevice::waiting() const {
+  const base::MutexLock lock(mutex_);
+  return waiting_;
+}
+
+bool FakeDevice::is_blocked(const Request& request) const {
+  return request.op != Op::flush && request.offset < blocked_end_ &&
+         request.offset + request.length > blocked_begin_;
+}
+
 void FakeDevice::submit(std::span<Request> batch) noexcept {
   const base::MutexLock lock(mutex_);
-  for (Request& request : batch) request.status = run(request);
+  for (Request& request : batch) {
+    if (is_blocked(request) && (request.flags & kNoWait) != 0) {
+      request.status = Status::would_block;
+      continue;
+    }
+    if (is_blocked(request)) {
+      ++waiting_;
+      waiting_changed_.notify_all();
+      while (is_blocked(request)) unblocked_.wait(mutex_);
+      --waiting_;
+    }
+    request.status = run(request);
+  }
 }
 
 Status FakeDevice::run(const Request& request) {

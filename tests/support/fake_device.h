@@ -1,8 +1,10 @@
 // A device on a flat array, for tests of what stands above a device.
 //
-// What: a plain array with a bitmap of written pages; can be told to fail. Units: bytes.
-// Ownership: owns its bytes. Threading: one mutex over all. Errors: `fail_next` is given to the
-// next request of that kind, which then changes nothing.
+// What: a plain array with a bitmap of written pages; can be told to fail, or that a range stands
+// on
+//   a backing store that does not answer. Units: bytes.
+// Ownership: owns its bytes. Threading: one mutex over all; a request that waits is outside it.
+// Errors: `fail_next` is given to the next request of that kind, which then changes nothing.
 #ifndef UZRAM_TESTS_SUPPORT_FAKE_DEVICE_H_
 #define UZRAM_TESTS_SUPPORT_FAKE_DEVICE_H_
 
@@ -19,6 +21,14 @@ class FakeDevice final : public Device {
   explicit FakeDevice(std::uint64_t size_bytes, bool read_only = false);
 
   void fail_next(Op op, Status status);
+  // From now on what touches the range, flushes aside, ends with would_block if it has kNoWait, and
+  // waits if not.
+  void block(std::uint64_t begin, std::uint64_t end);
+  // Lets go on what waits, one after the other, and ends the blocking.
+  void unblock();
+  // Waits until at least `count` requests wait.
+  void wait_until_waiting(unsigned count) const;
+  unsigned waiting() const;
 
   void submit(std::span<Request> batch) noexcept override;
   std::size_t extents(std::uint64_t offset, std::uint64_t length,
@@ -32,12 +42,18 @@ class FakeDevice final : public Device {
 
  private:
   Status run(const Request& request) UZRAM_REQUIRES(mutex_);
+  bool is_blocked(const Request& request) const UZRAM_REQUIRES(mutex_);
 
   DeviceOptions options_;
   mutable base::Mutex mutex_;
   std::vector<std::byte> bytes_ UZRAM_GUARDED_BY(mutex_);
   std::vector<bool> stored_ UZRAM_GUARDED_BY(mutex_);
   std::optional<std::pair<Op, Status>> fault_ UZRAM_GUARDED_BY(mutex_);
+  std::uint64_t blocked_begin_ UZRAM_GUARDED_BY(mutex_) = 0;
+  std::uint64_t blocked_end_ UZRAM_GUARDED_BY(mutex_) = 0;  // empty: nothing is blocked
+  unsigned waiting_ UZRAM_GUARDED_BY(mutex_) = 0;
+  mutable base::CondVar waiting_changed_;
+  base::CondVar unblocked_;
   Stats stats_ UZRAM_GUARDED_BY(mutex_);
 };
 
