@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -31,6 +32,7 @@ class FileStore final : public Store {
   std::uint64_t block_count() const noexcept override { return block_count_; }
   void run(std::span<Io> batch, unsigned in_flight_max) noexcept override;
   void discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
+  void shut_down() noexcept override { shut_down_ = true; }
 
  private:
   Status transfer(const Io& io) const noexcept;
@@ -42,6 +44,7 @@ class FileStore final : public Store {
   const std::uint64_t block_count_;
   const bool is_device_;
   const bool direct_;
+  std::atomic<bool> shut_down_{false};
   RingSet rings_;
 };
 
@@ -49,7 +52,7 @@ void FileStore::run(std::span<Io> batch, unsigned in_flight_max) noexcept {
   const std::size_t pending = check_batch(batch, block_count_);
   const auto in_flight = static_cast<unsigned>(
       std::min<std::size_t>(pending, std::clamp(in_flight_max, 1U, kInFlightMax)));
-  if (in_flight > 1) run_in_ring(batch, in_flight);
+  if (in_flight > 1 && !shut_down_) run_in_ring(batch, in_flight);
   for (Io& io : batch) {
     if (io.status == kPending) io.status = transfer(io);
   }
@@ -66,6 +69,7 @@ void FileStore::run_in_ring(std::span<Io> batch, unsigned in_flight) noexcept {
 Status FileStore::transfer(const Io& io) const noexcept {
   std::size_t done = 0;
   while (done < io.data.size()) {
+    if (shut_down_) return Status::io_error;
     std::byte* const at = io.data.data() + done;
     const std::size_t length = std::min(io.data.size() - done, kTransferBytesMax);
     const auto offset = static_cast<off_t>(io.offset + done);
@@ -109,7 +113,7 @@ void FileStore::drop_cache(std::span<Io> batch) const noexcept {
 
 void FileStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
   const ByteRange range = clip_discard(first_block, count, block_count_);
-  if (range.length == 0) return;
+  if (range.length == 0 || shut_down_) return;
   if (is_device_) {
     std::array<std::uint64_t, 2> bytes{range.offset, range.length};
     (void)::ioctl(file_.get(), BLKDISCARD, bytes.data());

@@ -25,11 +25,12 @@ tl::unexpected<Error> fail_nbd(const std::string& uri, int error, const std::str
 }  // namespace
 
 Result<std::unique_ptr<NbdConnection>> NbdConnection::connect(const std::string& uri,
-                                                              std::chrono::milliseconds time_max) {
+                                                              std::chrono::milliseconds time_max,
+                                                              int cancel_fd) {
   nbd_handle* const handle = ::nbd_create();
   if (handle == nullptr) return fail_nbd(uri, ::nbd_get_errno(), ::nbd_get_error());
   std::unique_ptr<NbdConnection> connection(new NbdConnection(handle));
-  Result<void> done = connection->handshake(uri, time_max);
+  Result<void> done = connection->handshake(uri, time_max, cancel_fd);
   if (done) done = connection->check_export(uri);
   if (!done) return tl::unexpected<Error>(std::move(done.error()));
   connection->keep_alive();
@@ -42,7 +43,8 @@ NbdConnection::~NbdConnection() {
   ::nbd_close(handle_);
 }
 
-Result<void> NbdConnection::handshake(const std::string& uri, std::chrono::milliseconds time_max) {
+Result<void> NbdConnection::handshake(const std::string& uri, std::chrono::milliseconds time_max,
+                                      int cancel_fd) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point deadline = Clock::now() + time_max;
   constexpr auto kTransports = LIBNBD_ALLOW_TRANSPORT_TCP | LIBNBD_ALLOW_TRANSPORT_UNIX;
@@ -61,7 +63,9 @@ Result<void> NbdConnection::handshake(const std::string& uri, std::chrono::milli
       return fail(Status::io_error,
                   uri + ": no answer within " + std::to_string(time_max.count()) + " ms");
     }
-    wait(-1, static_cast<int>(left));
+    pollfd cancelled{cancel_fd, POLLIN, 0};
+    if (::poll(&cancelled, 1, 0) > 0) return fail(Status::io_error, uri + ": given up");
+    wait(cancel_fd, static_cast<int>(left));
   }
   return {};
 }

@@ -37,9 +37,11 @@ class NbdConnection {
     bool finished = false;
   };
 
-  // Fails where the export is none that a store can use; every message begins with the URI.
+  // Fails where the export is none that a store can use, or once `cancel_fd` (-1: none) is
+  // readable; every message begins with the URI.
   static Result<std::unique_ptr<NbdConnection>> connect(const std::string& uri,
-                                                        std::chrono::milliseconds time_max);
+                                                        std::chrono::milliseconds time_max,
+                                                        int cancel_fd);
   ~NbdConnection();
   NbdConnection(const NbdConnection&) = delete;
   NbdConnection& operator=(const NbdConnection&) = delete;
@@ -62,7 +64,7 @@ class NbdConnection {
   explicit NbdConnection(nbd_handle* handle) noexcept : handle_(handle) {}
   static int on_completion(void* command, int* error) noexcept;
   void finish(Command& command, int error) noexcept;
-  Result<void> handshake(const std::string& uri, std::chrono::milliseconds time_max);
+  Result<void> handshake(const std::string& uri, std::chrono::milliseconds time_max, int cancel_fd);
   Result<void> check_export(const std::string& uri);
   void keep_alive() const noexcept;
 

@@ -71,12 +71,13 @@ struct Slot {
 class NbdStore final : public Store {
  public:
   NbdStore(std::string uri, std::chrono::milliseconds connect_time_max,
-           std::unique_ptr<NbdConnection> connection, base::Fd wake)
+           std::unique_ptr<NbdConnection> connection, base::Fd wake, base::Fd given_up)
       : uri_(std::move(uri)),
         connect_time_max_(connect_time_max),
         block_count_(connection->size_bytes() / kBlockBytes),
         can_trim_(connection->can_trim()),
         wake_(std::move(wake)),
+        given_up_(std::move(given_up)),
         connection_(std::move(connection)),
         thread_([this] { serve(); }) {}
   ~NbdStore() override;
@@ -85,10 +86,11 @@ class NbdStore final : public Store {
   std::uint64_t block_count() const noexcept override { return block_count_; }
   void run(std::span<Io> batch, unsigned in_flight_max) noexcept override;
   void discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
+  void shut_down() noexcept override UZRAM_EXCLUDES(mutex_);
 
  private:
   void submit_and_wait(Batch& batch) noexcept UZRAM_EXCLUDES(mutex_);
-  void wake() const noexcept;
+  static void signal(const base::Fd& event) noexcept;
 
   // The thread.
   void serve() noexcept UZRAM_EXCLUDES(mutex_);
@@ -107,14 +109,17 @@ class NbdStore final : public Store {
   const std::chrono::milliseconds connect_time_max_;
   const std::uint64_t block_count_;
   const bool can_trim_;
-  const base::Fd wake_;  // eventfd: something arrived, or the end
+  const base::Fd wake_;      // eventfd: something arrived, or the end
+  const base::Fd given_up_;  // eventfd, never reset: shut down
 
   base::Mutex mutex_;
   Queue arrivals_ UZRAM_GUARDED_BY(mutex_);
   bool ending_ UZRAM_GUARDED_BY(mutex_) = false;
+  bool shut_down_ UZRAM_GUARDED_BY(mutex_) = false;
 
   // The thread's alone.
   std::unique_ptr<NbdConnection> connection_;
+  bool may_connect_ = true;
   Clock::time_point next_attempt_{};
   Queue ready_;  // batches that have more to start and may
   std::array<Slot, kInFlightMax> slots_;
@@ -134,8 +139,17 @@ NbdStore::~NbdStore() {
     const base::MutexLock lock(mutex_);
     ending_ = true;
   }
-  wake();
+  signal(wake_);
   thread_.join();
+}
+
+void NbdStore::shut_down() noexcept {
+  {
+    const base::MutexLock lock(mutex_);
+    shut_down_ = true;
+  }
+  signal(given_up_);
+  signal(wake_);
 }
 
 void NbdStore::run(std::span<Io> batch, unsigned in_flight_max) noexcept {
@@ -161,19 +175,20 @@ void NbdStore::submit_and_wait(Batch& batch) noexcept {
     const base::MutexLock lock(mutex_);
     arrivals_.push(batch);
   }
-  wake();
+  signal(wake_);
   const base::MutexLock lock(mutex_);
   while (!batch.done) batch.finished.wait(mutex_);
 }
 
-void NbdStore::wake() const noexcept {
+void NbdStore::signal(const base::Fd& event) noexcept {
   const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
+  (void)!::write(event.get(), &one, sizeof one);
 }
 
 void NbdStore::serve() noexcept {
   base::leave_signals_to_main();
   while (take_arrivals()) {
+    if (!may_connect_ && connection_ != nullptr) give_up_connection();
     if (connection_ == nullptr && !ready_.empty()) connect_again();
     if (connection_ == nullptr) {
       fail_ready();
@@ -195,13 +210,14 @@ void NbdStore::serve() noexcept {
 bool NbdStore::take_arrivals() noexcept {
   const base::MutexLock lock(mutex_);
   while (!arrivals_.empty()) ready_.push(arrivals_.pop());
+  may_connect_ = !shut_down_;
   return !ending_;
 }
 
 void NbdStore::connect_again() noexcept {
-  if (Clock::now() < next_attempt_) return;
+  if (!may_connect_ || Clock::now() < next_attempt_) return;
   try {
-    auto connected = NbdConnection::connect(uri_, connect_time_max_);
+    auto connected = NbdConnection::connect(uri_, connect_time_max_, given_up_.get());
     // One that shrank is not the export that the blocks were written to.
     if (connected && (*connected)->size_bytes() / kBlockBytes >= block_count_) {
       connection_ = std::move(*connected);
@@ -317,13 +333,14 @@ void NbdStore::finish(Batch& batch) noexcept {
 
 Result<std::unique_ptr<Store>> open_nbd_store(const std::string& uri,
                                               std::chrono::milliseconds connect_time_max) {
-  auto connection = NbdConnection::connect(uri, connect_time_max);
+  auto connection = NbdConnection::connect(uri, connect_time_max, -1);
   if (!connection) return tl::unexpected<Error>(std::move(connection.error()));
   base::Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake) return fail_errno(errno, uri + ": eventfd");
+  base::Fd given_up(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake || !given_up) return fail_errno(errno, uri + ": eventfd");
   try {
     return std::make_unique<NbdStore>(uri, connect_time_max, std::move(*connection),
-                                      std::move(wake));
+                                      std::move(wake), std::move(given_up));
   } catch (const std::system_error& error) {
     return fail_errno(error.code().value(), uri + ": thread");
   }

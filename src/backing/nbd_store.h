@@ -6,7 +6,8 @@
 // Units, ownership, threading: as backing/store.h says.
 // Errors: when the connection ends, what is in flight fails with io_error, and so does what comes
 //   later until the export answers again; it is tried at most once in a second, and only when
-//   somebody wants something. A server that keeps the connection and does not answer is waited for.
+//   somebody wants something. A server that keeps the connection and does not answer is waited for,
+//   until `shut_down`.
 #ifndef UZRAM_BACKING_NBD_STORE_H_
 #define UZRAM_BACKING_NBD_STORE_H_
 

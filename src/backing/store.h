@@ -55,6 +55,11 @@ class Store {
   // where the store can. Done when it returns, so that a later write is safe; never fails, and
   // ignores what lies past the end.
   virtual void discard(std::uint64_t first_block, std::uint64_t count) noexcept = 0;
+
+  // For who must end and can't wait: whatever comes from now on fails with io_error, and so does
+  // what is under way where the store can end it. A system call can't be ended. For good; does not
+  // wait.
+  virtual void shut_down() noexcept = 0;
 };
 
 // ok when an Io has the shape told above and lies within the store; every Store asks this first.

@@ -39,6 +39,12 @@ void FakeStore::release() {
   released_.notify_all();
 }
 
+void FakeStore::shut_down() noexcept {
+  const base::MutexLock lock(mutex_);
+  shut_down_ = true;
+  released_.notify_all();
+}
+
 void FakeStore::wait_until_held(unsigned count) const {
   const base::MutexLock lock(mutex_);
   while (held_ < count) held_changed_.wait(mutex_);
@@ -72,6 +78,7 @@ std::vector<std::byte> FakeStore::block(std::uint64_t index) const {
 
 bool FakeStore::is_held(const backing::Io& io) const {
   const Faults& faults = faults_[index(io.kind)];
+  if (shut_down_) return false;
   if (!faults.hold || !faults.hold_block) return faults.hold;
   const std::uint64_t at = *faults.hold_block * kBlockBytes;
   return at >= io.offset && at - io.offset < io.data.size();
@@ -84,6 +91,7 @@ void FakeStore::finish(backing::Io& io) {
   io.status = backing::check_io(io, block_count_);
   if (io.status != Status::ok) return;
   io.status = is_nth ? std::exchange(faults.nth, Status::ok) : faults.all;
+  if (shut_down_) io.status = Status::io_error;
   if (io.status != Status::ok) return;
   std::byte* const at = bytes_.data() + io.offset;
   if (io.kind == Kind::read) {
@@ -119,6 +127,7 @@ void FakeStore::run(std::span<backing::Io> batch, unsigned in_flight_max) noexce
 
 void FakeStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
   const base::MutexLock lock(mutex_);
+  if (shut_down_) return;
   discards_.emplace_back(first_block, count);
   discarded_blocks_ += count;
   discarded_.notify_all();

@@ -58,6 +58,8 @@ class FakeStore final : public backing::Store {
   std::uint64_t block_count() const noexcept override { return block_count_; }
   void run(std::span<backing::Io> batch, unsigned in_flight_max) noexcept override;
   void discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
+  // Held Ios fail at once.
+  void shut_down() noexcept override;
 
  private:
   struct Faults {
@@ -80,6 +82,7 @@ class FakeStore final : public backing::Store {
   base::CondVar released_;
   std::vector<std::byte> bytes_ UZRAM_GUARDED_BY(mutex_);
   std::array<Faults, 2> faults_ UZRAM_GUARDED_BY(mutex_);
+  bool shut_down_ UZRAM_GUARDED_BY(mutex_) = false;
   unsigned held_ UZRAM_GUARDED_BY(mutex_) = 0;
   unsigned in_flight_ UZRAM_GUARDED_BY(mutex_) = 0;
   unsigned in_flight_peak_ UZRAM_GUARDED_BY(mutex_) = 0;

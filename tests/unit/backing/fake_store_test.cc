@@ -65,5 +65,19 @@ TEST(FakeStore, HoldsOneAndLetsOthersPass) {
   EXPECT_EQ(store.in_flight_peak(), 3U);
 }
 
+TEST(FakeStore, ShutDownFailsHeldAndLaterOnes) {
+  FakeStore store(4);
+  const Blocks one(1);
+  store.hold(Io::Kind::read);
+  std::thread reader([&] { EXPECT_EQ(read(store, 0, Blocks(1)), Status::io_error); });
+  store.wait_until_held(1);
+  store.shut_down();
+  reader.join();
+  EXPECT_EQ(write(store, 0, one), Status::io_error);
+  store.discard(0, 1);
+  EXPECT_EQ(store.block(0)[0], std::byte{0});
+  EXPECT_TRUE(store.discards().empty());
+}
+
 }  // namespace
 }  // namespace uzram::test

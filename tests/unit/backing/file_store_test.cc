@@ -75,6 +75,24 @@ TEST_P(FileStore, FirstAndLastBlock) {
   EXPECT_TRUE(got == Blocks(1));
 }
 
+TEST_P(FileStore, ShutDownFailsWhatComesLater) {
+  auto store = open(8);
+  Blocks in(8), got(8);
+  in.fill(1);
+  ASSERT_EQ(write(*store, 0, in), Status::ok);
+  store->shut_down();
+  EXPECT_EQ(read(*store, 0, got), Status::io_error);
+  EXPECT_EQ(read(*store, 1, got), Status::out_of_range);
+  std::vector<Io> batch = batch_of(Io::Kind::write, 0, got);
+  store->run(batch, 8);
+  for (const Io& io : batch) EXPECT_EQ(io.status, Status::io_error);
+  store->discard(0, 8);
+  store.reset();
+  store = reopen(path_);
+  EXPECT_EQ(read(*store, 0, got), Status::ok);
+  EXPECT_TRUE(got == in);
+}
+
 // More than a ring is deep, and other numbers in flight than a power of two.
 TEST_P(FileStore, Batches) {
   constexpr std::uint64_t kBlocks = 2 * kInFlightMax + 3;

@@ -23,6 +23,17 @@ namespace {
 
 using test::Blocks;
 
+// A server that accepts at most and says nothing.
+base::Fd listen_on(const std::string& path) {
+  base::Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::listen(listener.get(), 1), 0);
+  return listener;
+}
+
 class NbdStore : public testing::Test {
  protected:
   void SetUp() override {
@@ -175,6 +186,45 @@ TEST_F(NbdStore, SlowReadHoldsUpNoWriteAndEndsWithItsServer) {
   EXPECT_TRUE(in == out);
 }
 
+// The server lives on, keeps the connection and answers no read.
+TEST_F(NbdStore, ShutDownFailsWhatIsUnderWayAndWhatComesLater) {
+  start_server({"--filter=delay", "memory", "size=1M", "rdelay=3600"});
+  const auto store = open();
+  std::vector<std::thread> readers;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    readers.emplace_back([&store, i] {
+      Blocks room(8);
+      std::vector<Io> batch;
+      for (std::size_t k = 0; k < 8; ++k) {
+        batch.push_back({Io::Kind::read, (8 * i + k) * kBlockBytes, room.block(k), Status::ok});
+      }
+      store->run(batch, 2);  // so that some are not even started
+      for (const Io& io : batch) EXPECT_EQ(io.status, Status::io_error);
+    });
+  }
+  ASSERT_EQ(write(*store, 64, Blocks(1)), Status::ok);
+  store->shut_down();
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(write(*store, 64, Blocks(1)), Status::io_error);
+  store->discard(0, 1);
+}
+
+TEST_F(NbdStore, ShutDownEndsAnAttemptToConnect) {
+  start_server({"memory", "size=1M"});
+  const auto opened = open_nbd_store(uri(), std::chrono::hours(1));
+  ASSERT_TRUE(opened);
+  kill_server();
+  const base::Fd silent = listen_on(socket_);
+  std::thread writer([&] {
+    // The first finds that the connection has ended, or connects.
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(write(**opened, 9, Blocks(1)), Status::io_error);
+  });
+  const base::Fd client(::accept(silent.get(), nullptr, nullptr));
+  EXPECT_TRUE(client);
+  (*opened)->shut_down();
+  writer.join();
+}
+
 TEST_F(NbdStore, ExportsThatAreNoStore) {
   start_server({"-r", "memory", "size=1M"});
   expect_refused(Status::read_only, "read-only");
@@ -203,12 +253,7 @@ TEST(NbdStoreUri, OtherKinds) {
 TEST(NbdStoreUri, ServerThatKeepsSilent) {
   const test::TempDir dir;
   const std::string path = dir.path() + "/socket";
-  const base::Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  const base::Fd listener = listen_on(path);
   const auto store = open_nbd_store("nbd+unix:///?socket=" + path, std::chrono::milliseconds(20));
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().status, Status::io_error);
