@@ -31,7 +31,12 @@ void FakeDevice::unblock() {
 
 void FakeDevice::wait_until_waiting(unsigned count) const {
   const base::MutexLock lock(mutex_);
-  while (waiting_ < count) waiting_changed_.wait(mutex_);
+  while (waiting_ < count) counts_changed_.wait(mutex_);
+}
+
+void FakeDevice::wait_until_refused(unsigned count) const {
+  const base::MutexLock lock(mutex_);
+  while (refused_ < count) counts_changed_.wait(mutex_);
 }
 
 unsigned FakeDevice::waiting() const {
@@ -49,11 +54,13 @@ void FakeDevice::submit(std::span<Request> batch) noexcept {
   for (Request& request : batch) {
     if (is_blocked(request) && (request.flags & kNoWait) != 0) {
       request.status = Status::would_block;
+      ++refused_;
+      counts_changed_.notify_all();
       continue;
     }
     if (is_blocked(request)) {
       ++waiting_;
-      waiting_changed_.notify_all();
+      counts_changed_.notify_all();
       while (is_blocked(request)) unblocked_.wait(mutex_);
       --waiting_;
     }

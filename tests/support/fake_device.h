@@ -29,6 +29,8 @@ class FakeDevice final : public Device {
   // Waits until at least `count` requests wait.
   void wait_until_waiting(unsigned count) const;
   unsigned waiting() const;
+  // Waits until at least `count` requests were answered with would_block.
+  void wait_until_refused(unsigned count) const;
 
   void submit(std::span<Request> batch) noexcept override;
   std::size_t extents(std::uint64_t offset, std::uint64_t length,
@@ -52,7 +54,8 @@ class FakeDevice final : public Device {
   std::uint64_t blocked_begin_ UZRAM_GUARDED_BY(mutex_) = 0;
   std::uint64_t blocked_end_ UZRAM_GUARDED_BY(mutex_) = 0;  // empty: nothing is blocked
   unsigned waiting_ UZRAM_GUARDED_BY(mutex_) = 0;
-  mutable base::CondVar waiting_changed_;
+  unsigned refused_ UZRAM_GUARDED_BY(mutex_) = 0;
+  mutable base::CondVar counts_changed_;
   base::CondVar unblocked_;
   Stats stats_ UZRAM_GUARDED_BY(mutex_);
 };

@@ -118,8 +118,8 @@ Result<void> FuseFile::start_threads() {
 }
 
 void FuseFile::serve() {
-  SessionLoop(session_.get())
-      .run(std::clamp(std::thread::hardware_concurrency(), kThreadsMin, ChangeOrder::kChangesMax));
+  SessionLoop(session_.get(), disk_.device)
+      .run(std::clamp(std::thread::hardware_concurrency(), kThreadsMin, ChangeOrder::kThreadsMax));
   // Whether it was asked to end or could not go on, as where no thread was to be had: as root this
   // aborts the connection, so that nobody waits for an answer. To close it would do the same, were
   // it not for children that inherited the descriptor.

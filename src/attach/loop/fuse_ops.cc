@@ -14,6 +14,7 @@
 #include <span>
 
 #include "attach/loop/loop.h"
+#include "attach/loop/turn.h"
 
 namespace uzram::attach {
 namespace {
@@ -27,11 +28,6 @@ constexpr double kValidSeconds = 1e8;
 
 ExportedDisk& disk_of(fuse_req_t req) {
   return *static_cast<ExportedDisk*>(fuse_req_userdata(req));
-}
-
-// 0 is success to libfuse as to us.
-void reply_status(fuse_req_t req, Status status) {
-  fuse_reply_err(req, errno_of(status));
 }
 
 bool fill_attributes(const ExportedDisk& disk, fuse_ino_t inode, struct stat* out) {
@@ -183,7 +179,7 @@ void release(fuse_req_t req, fuse_ino_t, fuse_file_info*) {
 }
 
 void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info*) {
-  Device& device = disk_of(req).device;
+  const Device& device = disk_of(req).device;
   const std::uint64_t at = static_cast<std::uint64_t>(offset);
   if (offset < 0 || at >= device.size_bytes()) {
     fuse_reply_buf(req, nullptr, 0);
@@ -191,37 +187,33 @@ void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
   }
   const std::size_t length = std::min<std::uint64_t>(size, device.size_bytes() - at);
   std::byte* data = thread_buffer(length);
-  const Status status = data != nullptr ? device.read(at, {data, length}) : Status::no_memory;
-  if (status != Status::ok) {
-    reply_status(req, status);
+  if (data == nullptr) {
+    fuse_reply_err(req, ENOMEM);
     return;
   }
-  fuse_reply_buf(req, reinterpret_cast<const char*>(data), length);
+  Turn::current().serve(req, {.op = Op::read, .offset = at, .length = length, .data = data});
 }
 
 void write(fuse_req_t req, fuse_ino_t, const char* data, std::size_t size, off_t offset,
            fuse_file_info*) {
-  Device& device = disk_of(req).device;
+  const Device& device = disk_of(req).device;
   const std::uint64_t at = static_cast<std::uint64_t>(offset);
   if (offset < 0 || at >= device.size_bytes()) {
     fuse_reply_err(req, ENOSPC);  // as a block device answers past its end
     return;
   }
   const std::size_t length = std::min<std::uint64_t>(size, device.size_bytes() - at);
-  const Status status = device.write(at, {reinterpret_cast<const std::byte*>(data), length});
-  if (status != Status::ok) {
-    reply_status(req, status);
-    return;
-  }
-  fuse_reply_write(req, length);
+  // A write's data are only read.
+  std::byte* from = reinterpret_cast<std::byte*>(const_cast<char*>(data));
+  Turn::current().serve(req, {.op = Op::write, .offset = at, .length = length, .data = from});
 }
 
 void fsync(fuse_req_t req, fuse_ino_t, int, fuse_file_info*) {
-  reply_status(req, disk_of(req).device.flush());
+  Turn::current().serve(req, {.op = Op::flush});
 }
 
 void fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t offset, off_t length, fuse_file_info*) {
-  Device& device = disk_of(req).device;
+  const Device& device = disk_of(req).device;
   if (offset < 0 || length <= 0) {
     fuse_reply_err(req, EINVAL);
     return;
@@ -233,10 +225,11 @@ void fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t offset, off_t length,
   // The size never changes, so what lies past the end is "kept" by leaving it alone.
   switch (mode & ~FALLOC_FL_KEEP_SIZE) {
     case FALLOC_FL_PUNCH_HOLE:
-      reply_status(req, device.discard(at, bytes));
+      Turn::current().serve(req, {.op = Op::discard, .offset = at, .length = bytes});
       return;
     case FALLOC_FL_ZERO_RANGE:
-      reply_status(req, device.write_zeroes(at, bytes, true));
+      Turn::current().serve(
+          req, {.op = Op::write_zeroes, .flags = kNoHole, .offset = at, .length = bytes});
       return;
     default:
       fuse_reply_err(req, EOPNOTSUPP);

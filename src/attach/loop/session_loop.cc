@@ -3,15 +3,12 @@
 #include <linux/fuse.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <thread>
 #include <vector>
-
-#include "attach/loop/fuse_ops.h"
 
 namespace uzram::attach {
 namespace {
@@ -72,40 +69,8 @@ struct Buffer {
 
 }  // namespace
 
-unsigned ChangeOrder::enter(std::uint64_t begin, std::uint64_t end) {
-  if (begin >= end) return kNone;
-  const base::MutexLock lock(mutex_);
-  const auto free = std::find_if(changes_.begin(), changes_.end(),
-                                 [](const Change& change) { return change.begin == change.end; });
-  *free = {begin / kPageBytes * kPageBytes, (end - 1) / kPageBytes * kPageBytes + kPageBytes,
-           entered_++};
-  return static_cast<unsigned>(free - changes_.begin());
-}
-
-bool ChangeOrder::is_behind(const Change& change) const {
-  return std::any_of(changes_.begin(), changes_.end(), [&change](const Change& other) {
-    return other.number < change.number && other.begin < change.end && change.begin < other.end;
-  });
-}
-
-bool ChangeOrder::must_wait(unsigned ticket) const {
-  if (ticket == kNone) return false;
-  const base::MutexLock lock(mutex_);
-  return is_behind(changes_[ticket]);
-}
-
-void ChangeOrder::wait(unsigned ticket) {
-  if (ticket == kNone) return;
-  const base::MutexLock lock(mutex_);
-  while (is_behind(changes_[ticket])) left_.wait(mutex_);
-}
-
-void ChangeOrder::leave(unsigned ticket) {
-  if (ticket == kNone) return;
-  const base::MutexLock lock(mutex_);
-  changes_[ticket].begin = changes_[ticket].end = 0;
-  left_.notify_all();
-}
+SessionLoop::SessionLoop(fuse_session* session, Device& device)
+    : session_(session), device_(device), lane_(device, {.jobs_max = ChangeOrder::kSlowMax}) {}
 
 void SessionLoop::run(unsigned threads) {
   std::vector<std::thread> others;
@@ -120,26 +85,27 @@ void SessionLoop::run(unsigned threads) {
 
 void SessionLoop::serve() {
   Buffer buffer;
-  unsigned ticket = ChangeOrder::kNone;
-  while (receive(buffer.request, ticket)) {
-    order_.wait(ticket);
-    fuse_session_process_buf(session_, &buffer.request);
-    order_.leave(ticket);
+  Turn turn(device_, lane_, order_);
+  while (receive(buffer.request, turn)) {
+    if (!turn.is_refused()) fuse_session_process_buf(session_, &buffer.request);
+    turn.end();
   }
 }
 
-bool SessionLoop::receive(fuse_buf& request, unsigned& ticket) {
+bool SessionLoop::receive(fuse_buf& request, Turn& turn) {
   const base::MutexLock lock(receive_mutex_);
   while (fuse_session_exited(session_) == 0) {
     const int got = fuse_session_receive_buf(session_, &request);
     if (got == -EINTR) continue;
     if (got <= 0) break;
     const Range range = changed_by(request);
-    ticket = order_.enter(range.begin, range.end);
+    const unsigned ticket = order_.enter(range.begin, range.end);
+    turn.begin(ticket);
     if (!is_short(request, range) || order_.must_wait(ticket) || has_more()) return true;
     // The only one there is: to wake another thread to wait for the next would cost more than it.
     fuse_session_process_buf(session_, &request);
-    order_.leave(ticket);
+    if (turn.is_refused()) return true;  // it has to wait, and nobody may wait for that
+    turn.end();
   }
   fuse_session_exit(session_);
   return false;

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "attach/loop/session_loop.h"
+#include "attach/loop/change_order.h"
 #include "base/mutex.h"
 #include "tests/unit/attach/loop_fixture.h"
 
@@ -41,7 +41,41 @@ TEST(ChangeOrder, OnlyOverlapsWaitAndOnlyForEarlierOnes) {
   order.leave(last_bytes);
 }
 
-TEST(ChangeOrder, AsManyAsThereAreThreadsFindRoomAgainAndAgain) {
+TEST(ChangeOrder, WhatWaitsForTheStoreIsNotWaitedFor) {
+  ChangeOrder order;
+  EXPECT_TRUE(order.wait_for_fast(ChangeOrder::kNone));
+  const unsigned slow = order.enter(0, 100);
+  const unsigned apart = order.enter(4096, 8192);
+  const unsigned behind = order.enter(200, 300);
+  const unsigned behind_both = order.enter(300, 5000);
+  order.mark_slow(slow);
+  EXPECT_TRUE(order.wait_for_fast(slow));
+  EXPECT_TRUE(order.wait_for_fast(apart));
+  EXPECT_FALSE(order.wait_for_fast(behind));
+  order.mark_slow(behind);
+  EXPECT_FALSE(order.wait_for_fast(behind_both));
+  EXPECT_FALSE(order.leave(apart));  // nobody in the lane is behind it
+  order.mark_slow(behind_both);
+  EXPECT_TRUE(order.must_wait(behind_both));
+  EXPECT_TRUE(order.leave(slow));
+  EXPECT_FALSE(order.must_wait(behind));
+  EXPECT_TRUE(order.leave(behind));
+  EXPECT_FALSE(order.must_wait(behind_both));
+  EXPECT_FALSE(order.leave(behind_both));
+}
+
+TEST(ChangeOrder, OneThatTurnsSlowWakesWhoWaitsForIt) {
+  ChangeOrder order;
+  const unsigned first = order.enter(0, 1);
+  const unsigned second = order.enter(0, 1);
+  std::thread waiter([&] { EXPECT_FALSE(order.wait_for_fast(second)); });
+  order.mark_slow(first);
+  waiter.join();
+  order.leave(first);
+  order.leave(second);
+}
+
+TEST(ChangeOrder, AsManyAsCanBeUnderWayFindRoomAgainAndAgain) {
   ChangeOrder order;
   for (int round = 0; round < 3; ++round) {
     std::vector<unsigned> tickets;
