@@ -36,6 +36,10 @@ int run_recompress(const PassArguments& arguments) {
   return write_words(arguments, "recompress", "");
 }
 
+int run_writeback(const PassArguments& arguments) {
+  return write_words(arguments, "writeback", "");
+}
+
 int run_compact(const PassArguments& arguments) {
   return write_words(arguments, "compact", "1");
 }

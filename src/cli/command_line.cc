@@ -75,6 +75,11 @@ void add_start(CLI::App& app, int& exit_code) {
             "A write that would exceed it fails with ENOSPC and changes nothing");
   add_value(command, "--block-size", arguments.block_size, "N",
             "Logical block told to clients: 512 or 4096 (the default)");
+  add_value(
+      command, "--backing", arguments.backing, "PATH|URI",
+      "Backing store, where 'uzram writeback' moves pages: a file or block device, or an NBD\n"
+      "export as nbd://HOST[:PORT]/[EXPORT] or nbd+unix:///[EXPORT]?socket=PATH. The\n"
+      "device's alone; what it holds is lost");
   add_value(command, "--nbd", arguments.nbd, "ADDRESS",
             "Serve NBD at unix:PATH or tcp:HOST:PORT; auto: a Unix socket NAME.nbd in the\n"
             "runtime directory");
@@ -166,6 +171,17 @@ void add_recompress(CLI::App& app, int& exit_code) {
             "type=idle|huge|huge_idle threshold=BYTES max_pages=N priority=1..3 algo=CODEC");
 }
 
+void add_writeback(CLI::App& app, int& exit_code) {
+  auto [command, arguments] =
+      add_command(app, exit_code, "writeback",
+                  "Move pages to the backing store, largest first; they are read back where they\n"
+                  "are needed",
+                  run_writeback);
+  add_words(command, arguments, "WORD",
+            "idle, huge, huge_idle or incompressible, and page_index=N or page_indexes=FIRST-LAST\n"
+            "as often as wanted; with both, the pages of that type among these");
+}
+
 void add_compact(CLI::App& app, int& exit_code) {
   auto [command, arguments] = add_command(
       app, exit_code, "compact", "Give memory back now rather than in the background", run_compact);
@@ -204,9 +220,10 @@ void add_sysfs(CLI::App& app, int& exit_code) {
 
 // In the order of the help text.
 using AddCommand = void (*)(CLI::App& app, int& exit_code);
-const std::vector<AddCommand> kCommands = {
-    add_start, add_stop,       add_reset,   add_list,   add_stat,   add_get,   add_set,
-    add_idle,  add_recompress, add_compact, add_attach, add_detach, add_sysfs, add_bench};
+const std::vector<AddCommand> kCommands = {add_start,      add_stop,      add_reset,   add_list,
+                                           add_stat,       add_get,       add_set,     add_idle,
+                                           add_recompress, add_writeback, add_compact, add_attach,
+                                           add_detach,     add_sysfs,     add_bench};
 
 // CLI11 takes its arguments last first. `--name=` is given as an option and an empty value, which
 // the option then judges; CLI11 alone would take the next argument for the value.

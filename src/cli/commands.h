@@ -26,7 +26,7 @@ namespace uzram::cli {
 struct StartArguments {
   std::string name;
   std::optional<std::string> size, count, type, algo, level, dict, mem_limit, block_size, nbd,
-      attach;
+      attach, backing;
   bool loop = false, foreground = false, read_only = false;
 };
 int run_start(const StartArguments& arguments);
@@ -73,6 +73,7 @@ struct PassArguments {
 };
 int run_idle(const PassArguments& arguments);
 int run_recompress(const PassArguments& arguments);
+int run_writeback(const PassArguments& arguments);
 int run_compact(const PassArguments& arguments);
 
 struct AttachArguments {

@@ -8,8 +8,10 @@
 #include <thread>
 #include <utility>
 
+#include "backing/store.h"
 #include "base/log.h"
 #include "control/attributes.h"
+#include "control/backing_setting.h"
 
 namespace uzram::cli {
 namespace {
@@ -30,8 +32,21 @@ DeviceHost::DeviceHost(const StartOptions& start, control::DeviceFiles files, ba
 Result<void> DeviceHost::bring_up() {
   const base::MutexLock act(acts_);
   if (auto published = publish(); !published) return published;
+  if (auto opened = open_store(); !opened) return opened;
   if (start_.device.size_bytes == 0) return {};
   return make_device(start_.device.size_bytes, start_.attach_auto);
+}
+
+// By this process, which the lock belongs to from then on.
+Result<void> DeviceHost::open_store() {
+  if (start_.backing.empty()) return {};
+  auto store = control::open_backing(start_.backing);
+  if (!store) return fail(store.error().status, "--backing " + store.error().message);
+  {
+    const base::MutexLock lock(mutex_);
+    options_.backing = std::move(*store);
+  }
+  return publish();
 }
 
 std::string DeviceHost::lines() const {
@@ -70,6 +85,10 @@ control::DeviceRecord DeviceHost::record() const {
     const base::MutexLock lock(mutex_);
     record.algo = control::algorithm_of(options_);
     record.size_bytes = device_ ? device_->size_bytes() : 0;
+    if (options_.backing) {
+      record.backing = options_.backing->where();
+      record.backing_size_bytes = options_.backing->block_count() * backing::kBlockBytes;
+    }
     shown = attachments_;
   }
   record.name = start_.name;
@@ -103,6 +122,20 @@ Result<void> DeviceHost::configure(const Change& change) {
     std::swap(options_, changed);
   }
   return published;
+}
+
+Result<void> DeviceHost::limit_write_back(const ChangeLimits& change) {
+  const base::MutexLock act(acts_);
+  if (auto go_on = check_not_stopping(); !go_on) return go_on;
+  if (const auto held = device()) {
+    WriteBackLimits limits = held->write_back_limits();
+    change(limits);
+    const Status set = held->set_write_back_limits(limits);
+    return set == Status::ok ? Result<void>() : fail_here(set, describe(set));
+  }
+  const base::MutexLock lock(mutex_);
+  change(options_.write_back);
+  return {};
 }
 
 Result<void> DeviceHost::init(std::uint64_t size_bytes) {
@@ -148,9 +181,10 @@ Result<void> DeviceHost::drop() {
   }
   const std::shared_ptr<Device> old = device();
   show(nullptr, {});
+  DeviceOptions forgotten = defaults();  // to close a backing store may take a moment
   {
     const base::MutexLock lock(mutex_);
-    options_ = defaults();
+    std::swap(options_, forgotten);
   }
   // A pass that still holds it finds nothing left to do, and its memory is free at once.
   if (old.use_count() > 1) old->reset();

@@ -40,6 +40,7 @@ class DeviceHost final : public control::Host {
   control::DeviceRecord record() const override;
   unsigned clients() const override;
   Result<void> configure(const Change& change) override;
+  Result<void> limit_write_back(const ChangeLimits& change) override;
   Result<void> init(std::uint64_t size_bytes) override;
   Result<void> drop() override;
   Result<void> run_pass(const Pass& pass) override;
@@ -71,6 +72,7 @@ class DeviceHost final : public control::Host {
   Result<Attachments> start_all(const std::shared_ptr<Device>& device,
                                 const std::vector<AttachmentSpec>& specs, bool best) const
       UZRAM_REQUIRES(acts_);
+  Result<void> open_store() UZRAM_REQUIRES(acts_);
   Result<void> make_device(std::uint64_t size_bytes, bool best) UZRAM_REQUIRES(acts_);
   void show(std::shared_ptr<Device> device, Attachments attachments) UZRAM_REQUIRES(acts_);
   Result<void> hold_all(const Attachments& attachments) const UZRAM_REQUIRES(acts_);

@@ -22,7 +22,8 @@ namespace uzram::cli {
 
 struct StartOptions {
   std::string name;
-  DeviceOptions device;  // size_bytes 0: none yet, the device is new
+  DeviceOptions device;      // size_bytes 0: none yet, the device is new
+  std::string backing = {};  // an absolute path or a URI; empty: none. `device.backing` is not used
   unsigned block_size = 4096;
   std::vector<AttachmentSpec> attachments;  // checked
   bool attach_auto = false;                 // and the best that this kernel has

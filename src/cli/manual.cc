@@ -55,20 +55,26 @@ in the tree.
 .B EINVAL
 The value does not parse, or the attribute needs a device that has a size.
 .TP
+.B ERANGE
+A page that the device does not have.
+.TP
 .B EBUSY
-The device is in use, or it has a size and the attribute is fixed from then on.
+The device or what is named is in use, or the device has a size and the attribute is fixed from
+then on.
 .TP
 .B EAGAIN
 A pass over all pages is under way; two never run at once.
 .TP
 .B ENOMEM\fR, \fBENOSPC
-The system, or what the device is attached by, has no room for it.
+The system, what the device is attached by, or the backing store has no room for it.
 .TP
 .B ENODEV
-The device has gone.
+The device has gone, or it has no backing store.
 .TP
 .B EIO
-The device's process does not answer.
+The device's process does not answer, the backing store failed, or
+.B writeback_limit
+is used up.
 .SH SEE ALSO
 .BR zramctl (8)
 )";

@@ -1,4 +1,6 @@
+#include <filesystem>
 #include <span>
+#include <system_error>
 #include <vector>
 
 #include "base/units.h"
@@ -6,6 +8,7 @@
 #include "cli/device_process.h"
 #include "cli/output.h"
 #include "control/attributes.h"
+#include "control/backing_setting.h"
 #include "control/codec_settings.h"
 #include "control/runtime_dir.h"
 
@@ -82,10 +85,30 @@ Result<DeviceOptions> device_options(const StartArguments& arguments) {
   return options;
 }
 
+// As the device's process can open it, from a directory of its own.
+Result<std::string> backing_place(const StartArguments& arguments, DeviceType type) {
+  if (!arguments.backing) return std::string();
+  const std::string& where = *arguments.backing;
+  if (where.empty()) return refuse("--backing", where, "must be a path or an NBD URI");
+  if (type == DeviceType::ram) {
+    return fail(Status::invalid_argument, "--backing: a ram device has no backing store");
+  }
+  if (arguments.count) {
+    return fail(Status::invalid_argument, "--backing: one store can't serve several devices");
+  }
+  if (control::is_backing_uri(where)) return where;
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(where, error);
+  if (error) return fail_errno(error.value(), "--backing " + where);
+  return absolute.string();
+}
+
 Result<StartOptions> start_options(const StartArguments& arguments) {
   auto device = device_options(arguments);
   if (!device) return tl::unexpected(device.error());
-  StartOptions options{"", std::move(*device), 4096, {}, false};
+  auto backing = backing_place(arguments, device->type);
+  if (!backing) return tl::unexpected(backing.error());
+  StartOptions options{"", std::move(*device), std::move(*backing), 4096, {}, false};
   const std::string block_size = arguments.block_size.value_or("4096");
   if (block_size != "512" && block_size != "4096") {
     return refuse("--block-size", block_size, "must be 512 or 4096");

@@ -47,6 +47,11 @@ std::string as_tables(const Json& stat, const control::DeviceRecord& record) {
                     std::string(attribute.help)});
   }
   text += format_table(rows);
+  if (!record.backing.empty()) {
+    text += "\n" + format_table({{"BACKING STORE", "SIZE", "USED"},
+                                 {record.backing, base::format_size(record.backing_size_bytes),
+                                  base::format_size(counter("bd_count") * kPageBytes)}});
+  }
   if (record.attachments.empty()) return text;
   std::vector<TableRow> attachments = {{"ATTACHMENT", "WHERE"}};
   for (const control::AttachmentRecord& attachment : record.attachments) {

@@ -25,13 +25,6 @@ std::optional<unsigned> priority_of(const DeviceOptions& options, const std::str
   return std::nullopt;
 }
 
-Result<PageClass> parse_page_class(std::string_view text) {
-  if (text == "idle") return PageClass::idle;
-  if (text == "huge") return PageClass::huge;
-  if (text == "huge_idle") return PageClass::huge_idle;
-  return fail(Status::invalid_argument, "must be idle, huge or huge_idle");
-}
-
 Result<void> set_recompress_param(RecompressOptions& pass, const DeviceOptions& options,
                                   std::string_view key, std::string_view value) {
   if (key == "type") {
@@ -66,15 +59,21 @@ Result<void> set_recompress_param(RecompressOptions& pass, const DeviceOptions& 
   return {};
 }
 
-// What a pass came to. Where the device has nothing to run it with, the kernel answers EINVAL.
-Result<void> done(const Result<std::uint64_t>& pages) {
+}  // namespace
+
+Result<PageClass> parse_page_class(std::string_view text) {
+  if (text == "idle") return PageClass::idle;
+  if (text == "huge") return PageClass::huge;
+  if (text == "huge_idle") return PageClass::huge_idle;
+  return fail(Status::invalid_argument, "must be idle, huge or huge_idle");
+}
+
+Result<void> pass_result(const Result<std::uint64_t>& pages) {
   if (pages) return {};
   const Status status = pages.error().status;
   return fail(status == Status::not_supported ? Status::invalid_argument : status,
               pages.error().message);
 }
-
-}  // namespace
 
 std::string read_recomp_algorithm(const View& view) {
   std::string text;
@@ -123,7 +122,7 @@ Result<void> write_recompress(Host& host, std::string_view value) {
     return set_recompress_param(pass, options, key, text);
   });
   if (!parsed) return parsed;
-  return host.run_pass([&pass](Device& device) { return done(device.recompress(pass)); });
+  return host.run_pass([&pass](Device& device) { return pass_result(device.recompress(pass)); });
 }
 
 Result<void> write_idle(Host& host, std::string_view value) {
@@ -136,7 +135,7 @@ Result<void> write_idle(Host& host, std::string_view value) {
     }
     age = *seconds;
   }
-  return host.run_pass([age](Device& device) { return done(device.mark_idle(age)); });
+  return host.run_pass([age](Device& device) { return pass_result(device.mark_idle(age)); });
 }
 
 }  // namespace uzram::control

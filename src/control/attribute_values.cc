@@ -10,15 +10,6 @@
 namespace uzram::control {
 namespace {
 
-std::string join(std::initializer_list<std::uint64_t> columns) {
-  std::string line;
-  for (const std::uint64_t column : columns) {
-    if (!line.empty()) line += ' ';
-    line += std::to_string(column);
-  }
-  return line;
-}
-
 tl::unexpected<Error> refuse(Status status, std::string_view value, std::string_view why) {
   return fail(status, "'" + std::string(value) + "': " + std::string(why));
 }
@@ -109,6 +100,15 @@ std::string codec_list(std::string_view selected) {
     list += codec.name == selected ? "[" + codec.name + "]" : codec.name;
   }
   return list;
+}
+
+std::string join(std::initializer_list<std::uint64_t> columns) {
+  std::string line;
+  for (const std::uint64_t column : columns) {
+    if (!line.empty()) line += ' ';
+    line += std::to_string(column);
+  }
+  return line;
 }
 
 std::string read_disksize(const View& view) {

@@ -74,6 +74,43 @@ constexpr Attribute kAttributes[] = {
      .when = When::with_size,
      .kernel = true,
      .takes_long = true},
+    {.name = "backing_dev",
+     .help = "where write-back moves pages: the path of a file or block device, nbd:// or "
+             "nbd+unix:// URI; none: nowhere. What it holds is lost",
+     .read = read_backing_dev,
+     .write = write_backing_dev,
+     .when = When::before_size,
+     .kernel = true},
+    {.name = "writeback",
+     .help = "move pages to backing_dev, largest first: idle|huge|huge_idle|incompressible, or "
+             "[type=...] [page_index=N ...] [page_indexes=FIRST-LAST ...]",
+     .write = write_writeback,
+     .when = When::with_size,
+     .kernel = true,
+     .takes_long = true},
+    {.name = "writeback_limit",
+     .unit = "blocks",
+     .help = "how many blocks of 4096 bytes write-back may still write, if writeback_limit_enable",
+     .read = read_writeback_limit,
+     .write = write_writeback_limit,
+     .kernel = true},
+    {.name = "writeback_limit_enable",
+     .help = "1: writeback_limit counts; 0: it does not",
+     .read = read_writeback_limit_enable,
+     .write = write_writeback_limit_enable,
+     .kernel = true},
+    {.name = "writeback_batch_size",
+     .unit = "count",
+     .help = "writes to backing_dev that are in flight at the same time, from 1",
+     .read = read_writeback_batch_size,
+     .write = write_writeback_batch_size,
+     .kernel = true},
+    {.name = "compressed_writeback",
+     .help = "1: pages go to backing_dev as they are packed, several to a block; 0: unpacked",
+     .read = read_compressed_writeback,
+     .write = write_compressed_writeback,
+     .when = When::before_size,
+     .kernel = true},
     {.name = "mm_stat",
      .help = "orig_data_size compr_data_size mem_used_total mem_limit mem_used_max same_pages "
              "pages_compacted huge_pages huge_pages_since",
@@ -82,6 +119,10 @@ constexpr Attribute kAttributes[] = {
     {.name = "io_stat",
      .help = "failed_reads failed_writes invalid_io notify_free",
      .read = read_io_stat,
+     .kernel = true},
+    {.name = "bd_stat",
+     .help = "bd_count bd_reads bd_writes",
+     .read = read_bd_stat,
      .kernel = true},
     {.name = "debug_stat",
      .help = "version, writes that had to allocate twice, frees that were put off: neither happens",
@@ -131,6 +172,18 @@ constexpr Attribute kAttributes[] = {
      .unit = "count",
      .help = "stored pages freed by discard",
      .counter = &Stats::notify_free},
+    {.name = "bd_count",
+     .unit = "blocks",
+     .help = "blocks of 4096 bytes that are in use on backing_dev",
+     .counter = &Stats::bd_count},
+    {.name = "bd_reads",
+     .unit = "blocks",
+     .help = "blocks of 4096 bytes read from backing_dev",
+     .counter = &Stats::bd_reads},
+    {.name = "bd_writes",
+     .unit = "blocks",
+     .help = "blocks of 4096 bytes written to backing_dev",
+     .counter = &Stats::bd_writes},
     {.name = "reads", .unit = "count", .help = "reads done", .counter = &Stats::reads},
     {.name = "read_bytes", .unit = "bytes", .help = "bytes read", .counter = &Stats::read_bytes},
     {.name = "writes", .unit = "count", .help = "writes done", .counter = &Stats::writes},
@@ -184,8 +237,11 @@ const Attribute* find_attribute(std::string_view name) noexcept {
 }
 
 View view_of(const Host& host) {
-  if (const auto device = host.device()) return {device->options(), device->stats(), true};
-  View view{host.options(), {}, false};
+  if (const auto device = host.device()) {
+    return {device->options(), device->stats(), device->write_back_limits(), true};
+  }
+  View view{host.options(), {}, {}, false};
+  view.limits = view.options.write_back;
   view.options.size_bytes = 0;
   view.stats.mem_limit = view.options.mem_limit_bytes;
   return view;

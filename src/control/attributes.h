@@ -26,6 +26,7 @@ namespace uzram::control {
 struct View {
   DeviceOptions options;
   Stats stats;
+  WriteBackLimits limits;
   bool running = false;
 };
 
@@ -38,7 +39,7 @@ enum class When : std::uint8_t {
 
 struct Attribute {
   std::string_view name;
-  std::string_view unit = {};  // "bytes", "pages", "count", or empty
+  std::string_view unit = {};  // "bytes", "pages", "blocks", "count", or empty
   std::string_view help = {};
   // Where the value is one counter, that counter.
   std::uint64_t Stats::*counter = nullptr;

@@ -50,10 +50,16 @@ nlohmann::json to_json(const DeviceRecord& record) {
                            {"where", attachment.where},
                            {"argument", attachment.argument}});
   }
-  return {{"name", record.name},           {"pid", record.pid},
-          {"type", record.type},           {"algo", record.algo},
-          {"size", record.size_bytes},     {"block_size", record.block_size_bytes},
-          {"read_only", record.read_only}, {"attachments", std::move(attachments)}};
+  return {{"name", record.name},
+          {"pid", record.pid},
+          {"type", record.type},
+          {"algo", record.algo},
+          {"size", record.size_bytes},
+          {"block_size", record.block_size_bytes},
+          {"read_only", record.read_only},
+          {"backing", record.backing},
+          {"backing_size", record.backing_size_bytes},
+          {"attachments", std::move(attachments)}};
 }
 
 Result<DeviceRecord> record_of_json(const nlohmann::json& json) {
@@ -66,6 +72,8 @@ Result<DeviceRecord> record_of_json(const nlohmann::json& json) {
     json.at("size").get_to(record.size_bytes);
     json.at("block_size").get_to(record.block_size_bytes);
     json.at("read_only").get_to(record.read_only);
+    json.at("backing").get_to(record.backing);
+    json.at("backing_size").get_to(record.backing_size_bytes);
     for (const nlohmann::json& attachment : json.at("attachments")) {
       record.attachments.push_back({attachment.at("kind").get<std::string>(),
                                     attachment.at("where").get<std::string>(),

@@ -32,6 +32,8 @@ struct DeviceRecord {
   std::uint64_t block_size_bytes = 0;
   bool read_only = false;
   std::vector<AttachmentRecord> attachments;
+  std::string backing = {};              // where its backing store is; empty: it has none
+  std::uint64_t backing_size_bytes = 0;  // of whole blocks
   friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
 };
 

@@ -6,7 +6,8 @@
 // Units: bytes. Ownership: the host outlives who calls it; it shares the device with whoever holds
 //   a pointer to it.
 // Threading: every function by any thread at any time. Acts (init, drop, reset, attach, detach,
-//   stop, configure) run one after the other, each for some seconds at most; the others never wait.
+//   stop, configure, limit_write_back) run one after the other, each for some seconds at most; the
+//   others never wait.
 // Errors: one line; nothing has changed where an act fails.
 #ifndef UZRAM_CONTROL_HOST_H_
 #define UZRAM_CONTROL_HOST_H_
@@ -39,6 +40,9 @@ class Host {
   // Lets `change` edit the options. Refused (busy) while running.
   using Change = std::function<Result<void>(DeviceOptions& options)>;
   virtual Result<void> configure(const Change& change) = 0;
+  // Lets `change` edit what write-back may do: while running at once, else from the start on.
+  using ChangeLimits = std::function<void(WriteBackLimits& limits)>;
+  virtual Result<void> limit_write_back(const ChangeLimits& change) = 0;
   // Makes the device and its attachments. Refused (busy) while running.
   virtual Result<void> init(std::uint64_t size_bytes) = 0;
   // Ends attachments and device and sets all options back to their defaults; done at once where it

@@ -13,6 +13,9 @@
 
 namespace uzram::control {
 
+// Calls `take` for each word of `text`, separated by blanks; where it fails, the word is named.
+using TakeWord = std::function<Result<void>(std::string_view word)>;
+Result<void> for_each_word(std::string_view text, const TakeWord& take);
 // Calls `set` for each KEY=VALUE of `text`, separated by blanks; where it fails, `text` is refused.
 using SetParam = std::function<Result<void>(std::string_view key, std::string_view value)>;
 Result<void> for_each_param(std::string_view text, const SetParam& set);

@@ -7,8 +7,8 @@
 import cli_support
 from cli_support import CommandLine
 
-COMMANDS = ["start", "stop", "reset", "list", "stat", "get", "set", "attach", "detach", "sysfs",
-            "bench"]
+COMMANDS = ["start", "stop", "reset", "list", "stat", "get", "set", "idle",
+            "recompress", "writeback", "compact", "attach", "detach", "sysfs", "bench"]
 TOO_LARGE = ["9223372036854775808", "8388608T", "18446744073709551616", "9" * 40 + "T"]
 NOT_A_SIZE = ["-1", "+1", "1e3", "4 KiB", "4KiB", "16E", "0x", "0x10", "", " 1", "1 ", "1.5G", "K",
               "1\n2", "-x", "--"]
@@ -85,6 +85,12 @@ class Usage(CommandLine):
                      ["start", "a%d", "--count", "1025"], ["start", "a%d", "--count", "x"],
                      ["start", "a%d%d", "--count", "2"], ["start", "a%d"], ["start", "a%s", "--count", "2"],
                      ["start", "a%d", "--count", "2", "--foreground"],
+                     ["start", "a", "--size", "1M", "--backing="],
+                     ["start", "a", "--size", "1M", "--backing"],
+                     ["start", "a", "--size", "1M", "--backing", "http://example.org/"],
+                     ["start", "a", "--size", "1M", "--type", "ram", "--backing", "/dev/null"],
+                     ["start", "a%d", "--count", "2", "--backing", "/dev/null"],
+                     ["writeback"],
                      ["start", "a", "--size", "1M", "--nbd", "x"],
                      ["start", "a", "--size", "1M", "--nbd="],
                      ["start", "a", "--size", "1M", "--nbd", "unix:"],
@@ -107,7 +113,7 @@ class Usage(CommandLine):
             self.assertIn(f"\n  {command} ", top)
             text = self.ok(command, "--help")
             self.assertIn(f"Usage: uzram {command}", text)
-            for later in ("--ublk", "--image", "--backing", "--queues", "--poll-us"):
+            for later in ("--ublk", "--image", "--queues", "--poll-us"):
                 self.assertNotIn(later, text)
         self.assertIn("mem_used_total", self.ok("get", "--help"))
         self.assertRegex(self.ok("--version"), r"^uzram \d+\.\d+\.\d+\n$")

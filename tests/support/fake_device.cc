@@ -154,4 +154,15 @@ void FakeDevice::set_mem_limit(std::uint64_t bytes) noexcept {
   options_.mem_limit_bytes = bytes;
 }
 
+Result<std::uint64_t> FakeDevice::write_back(const WriteBackOptions& options) {
+  const base::MutexLock lock(mutex_);
+  write_back_ = options;
+  return 0;
+}
+
+WriteBackOptions FakeDevice::last_write_back() const {
+  const base::MutexLock lock(mutex_);
+  return write_back_;
+}
+
 }  // namespace uzram::test

@@ -40,6 +40,9 @@ class FakeDevice final : public Device {
   void set_mem_limit(std::uint64_t bytes) noexcept override;
   void reset_mem_used_max() noexcept override {}
   void compact() noexcept override {}
+  // Moves nothing; what it was told last is kept.
+  Result<std::uint64_t> write_back(const WriteBackOptions& options) override;
+  WriteBackOptions last_write_back() const;
   const DeviceOptions& options() const noexcept override { return options_; }
 
  private:
@@ -58,6 +61,7 @@ class FakeDevice final : public Device {
   mutable base::CondVar counts_changed_;
   base::CondVar unblocked_;
   Stats stats_ UZRAM_GUARDED_BY(mutex_);
+  WriteBackOptions write_back_ UZRAM_GUARDED_BY(mutex_);
 };
 
 }  // namespace uzram::test

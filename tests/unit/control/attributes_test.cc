@@ -114,6 +114,47 @@ const std::vector<Write> kWrites = {
     {"mem_used_max", "", kInvalid, kInvalid, kInvalid},
     {"compact", "1", kInvalid, kOk, kOk},
     {"compact", "", kInvalid, kOk, kOk},
+    {"backing_dev", "none", kOk, Status::busy, Status::busy},
+    {"backing_dev", "/nonexistent/store", Status::not_found, Status::busy, Status::busy},
+    {"backing_dev", "/dev/null", kInvalid, Status::busy, Status::busy},
+    {"backing_dev", "/", kInvalid, Status::busy, Status::busy},
+    {"backing_dev", "http://example.org/", kInvalid, Status::busy, Status::busy},
+    {"backing_dev", "relative", kInvalid, kInvalid, kInvalid},
+    {"backing_dev", "None", kInvalid, kInvalid, kInvalid},
+    {"backing_dev", "", kInvalid, kInvalid, kInvalid},
+    {"compressed_writeback", "1", kOk, Status::busy, Status::busy},
+    {"compressed_writeback", "0", kOk, Status::busy, Status::busy},
+    {"compressed_writeback", "2", kInvalid, kInvalid, kInvalid},
+    {"compressed_writeback", "", kInvalid, kInvalid, kInvalid},
+    {"writeback", "idle", kInvalid, Status::no_device, Status::no_device},
+    {"writeback", "page_index=0", kInvalid, Status::no_device, Status::no_device},
+    {"writeback", "", kInvalid, kInvalid, kInvalid},
+    {"writeback", "all", kInvalid, kInvalid, kInvalid},
+    {"writeback", "type=", kInvalid, kInvalid, kInvalid},
+    {"writeback", "idle huge", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_index", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_index=", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_index=-1", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_index=1-2", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_indexes=1", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_indexes=-2", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_indexes=1-", kInvalid, kInvalid, kInvalid},
+    {"writeback", "page_indexes=1-2-3", kInvalid, kInvalid, kInvalid},
+    {"writeback", "pages=1", kInvalid, kInvalid, kInvalid},
+    {"writeback", "=idle", kInvalid, kInvalid, kInvalid},
+    {"writeback_limit", "8", kOk, Status::no_device, Status::no_device},
+    {"writeback_limit", "-1", kInvalid, kInvalid, kInvalid},
+    {"writeback_limit", "1M", kInvalid, kInvalid, kInvalid},
+    {"writeback_limit", "18446744073709551616", kInvalid, kInvalid, kInvalid},
+    {"writeback_limit", "", kInvalid, kInvalid, kInvalid},
+    {"writeback_limit_enable", "1", kOk, Status::no_device, Status::no_device},
+    {"writeback_limit_enable", "2", kInvalid, kInvalid, kInvalid},
+    {"writeback_limit_enable", "", kInvalid, kInvalid, kInvalid},
+    {"writeback_batch_size", "1", kOk, Status::no_device, Status::no_device},
+    {"writeback_batch_size", "0", kInvalid, kInvalid, kInvalid},
+    {"writeback_batch_size", "4294967296", kInvalid, kInvalid, kInvalid},
+    {"writeback_batch_size", "", kInvalid, kInvalid, kInvalid},
+    {"bd_stat", "1", Status::permission, Status::permission, Status::permission},
     {"mm_stat", "1", Status::permission, Status::permission, Status::permission},
     {"io_stat", "1", Status::permission, Status::permission, Status::permission},
     {"debug_stat", "1", Status::permission, Status::permission, Status::permission},
@@ -193,6 +234,9 @@ TEST(Attributes, ANewDeviceIsReadAsEmpty) {
   EXPECT_EQ(get(host, "initstate"), "0");
   EXPECT_EQ(get(host, "mm_stat"), "0 0 0 0 0 0 0 0 0");
   EXPECT_EQ(get(host, "io_stat"), "0 0 0 0");
+  EXPECT_EQ(get(host, "bd_stat"), "0 0 0");
+  EXPECT_EQ(get(host, "backing_dev"), "none");
+  EXPECT_EQ(get(host, "writeback_batch_size"), "32");
   EXPECT_EQ(get(host, "debug_stat"), "version: 1\n0 0");
   for (const Attribute& attribute : attributes()) {
     EXPECT_EQ(get_status(host, attribute.name), attribute.readable() ? kOk : Status::permission)

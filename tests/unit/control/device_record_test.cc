@@ -14,7 +14,8 @@ namespace {
 
 const DeviceRecord kRecord = {
     "a",     4711, "zram", "lz4",
-    1 << 30, 512,  true,   {{"nbd", "nbd://h:1/a", "tcp:h:1"}, {"loop", "/dev/loop7", ""}}};
+    1 << 30, 512,  true,   {{"nbd", "nbd://h:1/a", "tcp:h:1"}, {"loop", "/dev/loop7", ""}},
+    "/cold", 4096};
 
 TEST(DeviceRecord, IsReadBackAsWritten) {
   const test::TempDir temp;
@@ -29,7 +30,7 @@ TEST(DeviceRecord, IsReadBackAsWritten) {
 
 TEST(DeviceRecord, ListsWhatScriptsRelyOn) {
   const auto json = to_json(kRecord);
-  for (const char* name : {"name", "pid", "type", "algo", "size", "attachments"}) {
+  for (const char* name : {"name", "pid", "type", "algo", "size", "attachments", "backing"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }
   EXPECT_EQ(json["attachments"][1]["kind"], "loop");
@@ -40,9 +41,10 @@ TEST(DeviceRecord, AFileThatIsNoneIsAnError) {
   const test::TempDir temp;
   const std::string path = temp.path() + "/a.json";
   EXPECT_EQ(read_record(path).error().status, Status::not_found);
-  for (const char* text : {"", "{", "[]", "7", "{}", R"({"name":7})", "\xff",
-                           R"({"name":"a","pid":"x","type":"","algo":"","size":1,"block_size":1,)"
-                           R"("read_only":false,"attachments":[]})"}) {
+  for (const char* text :
+       {"", "{", "[]", "7", "{}", R"({"name":7})", "\xff",
+        R"({"name":"a","pid":"x","type":"","algo":"","size":1,"block_size":1,)"
+        R"("read_only":false,"backing":"","backing_size":0,"attachments":[]})"}) {
     std::ofstream(path, std::ios::trunc) << text;
     EXPECT_EQ(read_record(path).error().status, Status::io_error) << text;
   }

@@ -22,11 +22,13 @@ class FakeHost final : public control::Host {
 
   std::shared_ptr<Device> device() const override { return device_; }
   DeviceOptions options() const override { return device_->options(); }
+  FakeDevice& fake_device() const { return *device_; }
   control::DeviceRecord record() const override {
     return {"fake", 4711, "ram", "-", kSizeBytes, 4096, false, {{"nbd", "nbd://here", "auto"}}};
   }
   unsigned clients() const override { return clients_now; }
   Result<void> configure(const Change&) override { return fail(Status::busy, "'fake': running"); }
+  Result<void> limit_write_back(const ChangeLimits&) override { return act("limits"); }
   Result<void> init(std::uint64_t) override { return fail(Status::busy, "'fake': running"); }
   Result<void> drop() override {
     if (clients_now != 0) return fail(Status::busy, "'fake': in use");

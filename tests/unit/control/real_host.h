@@ -37,6 +37,16 @@ class RealHost final : public control::Host {
     options_ = changed;
     return {};
   }
+  Result<void> limit_write_back(const ChangeLimits& change) override {
+    if (!device_) {
+      change(options_.write_back);
+      return {};
+    }
+    WriteBackLimits limits = device_->write_back_limits();
+    change(limits);
+    const Status set = device_->set_write_back_limits(limits);
+    return set == Status::ok ? Result<void>() : fail(set, "limits");
+  }
   Result<void> init(std::uint64_t size_bytes) override {
     if (device_) return fail(Status::busy, "running");
     if (init_refusal) return tl::unexpected(*init_refusal);
