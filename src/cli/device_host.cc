@@ -10,6 +10,7 @@
 
 #include "backing/store.h"
 #include "base/log.h"
+#include "cli/store_patience.h"
 #include "control/attributes.h"
 #include "control/backing_setting.h"
 
@@ -23,10 +24,12 @@ constexpr std::chrono::milliseconds kHoldPause{10};
 
 }  // namespace
 
-DeviceHost::DeviceHost(const StartOptions& start, control::DeviceFiles files, base::Fd stop_event)
+DeviceHost::DeviceHost(const StartOptions& start, control::DeviceFiles files, base::Fd stop_event,
+                       std::chrono::milliseconds store_patience)
     : start_(start),
       files_(std::move(files)),
       stop_event_(std::move(stop_event)),
+      store_patience_(store_patience),
       options_(start.device) {}
 
 Result<void> DeviceHost::bring_up() {
@@ -57,10 +60,14 @@ std::string DeviceHost::lines() const {
   return text;
 }
 
+// Nothing needs the store once the attachments have gone: what still waits for it then, a pass or
+// discards, would only hold up the end.
 void DeviceHost::shut_down() {
+  const StorePatience bound(store(), store_patience_);
   const base::MutexLock act(acts_);
   stopping_ = true;
   static_cast<void>(stop_all(true));
+  give_up_store();
 }
 
 std::shared_ptr<Device> DeviceHost::device() const {
@@ -71,6 +78,14 @@ std::shared_ptr<Device> DeviceHost::device() const {
 DeviceOptions DeviceHost::options() const {
   const base::MutexLock lock(mutex_);
   return options_;
+}
+
+std::shared_ptr<backing::Store> DeviceHost::store() const {
+  return options().backing;
+}
+
+void DeviceHost::give_up_store() const {
+  if (const auto held = store()) held->shut_down();
 }
 
 DeviceHost::Attachments DeviceHost::attachments() const {
@@ -179,6 +194,7 @@ Result<void> DeviceHost::drop() {
     static_cast<void>(publish());
     return stopped;
   }
+  give_up_store();
   const std::shared_ptr<Device> old = device();
   show(nullptr, {});
   DeviceOptions forgotten = defaults();  // to close a backing store may take a moment
@@ -259,7 +275,9 @@ Result<void> DeviceHost::detach(std::string_view kind, bool force) {
   return publish();
 }
 
+// An act that is under way may be what waits for the store.
 Result<void> DeviceHost::stop(bool force) {
+  if (force) give_up_store();
   const base::MutexLock act(acts_);
   if (auto stopped = stop_all(force); !stopped) {
     static_cast<void>(publish());
@@ -354,12 +372,14 @@ void DeviceHost::release_all(const Attachments& attachments) {
 // Those that can be refused come first, so that a refusal leaves the others attached: a loop device
 // may be mounted, while NBD's clients are simply disconnected. `force` follows the gentle way,
 // which lets requests finish; what it returns is about what users still hold, the attachment is
-// gone.
+// gone. The store is given up only where the attachment can't refuse and go on.
 Result<void> DeviceHost::stop_all(bool force) {
   Attachments all = attachments();
   std::stable_partition(all.begin(), all.end(),
                         [](const Attached& attached) { return attached.spec.kind != "nbd"; });
   for (const Attached& attached : all) {
+    const bool ends = attached.spec.kind == "nbd";
+    const StorePatience bound(ends ? store() : nullptr, store_patience_);
     auto stopped = attached.way_in->stop(false);
     if (!stopped && !force) return stopped;
     if (!stopped) {

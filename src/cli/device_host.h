@@ -8,6 +8,7 @@
 #ifndef UZRAM_CLI_DEVICE_HOST_H_
 #define UZRAM_CLI_DEVICE_HOST_H_
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,8 +24,12 @@ namespace uzram::cli {
 
 class DeviceHost final : public control::Host {
  public:
-  // `stop_event`, an eventfd, becomes readable once `stop` was accepted.
-  DeviceHost(const StartOptions& start, control::DeviceFiles files, base::Fd stop_event);
+  static constexpr std::chrono::milliseconds kStorePatience{5'000};
+
+  // `stop_event`, an eventfd, becomes readable once `stop` was accepted. The end of the device
+  // waits `store_patience` for a backing store that does not answer.
+  DeviceHost(const StartOptions& start, control::DeviceFiles files, base::Fd stop_event,
+             std::chrono::milliseconds store_patience = kStorePatience);
 
   // Writes the record, then makes what was asked for: nothing where no size was given. The record
   // comes first, so that a process that is killed on the way is seen to have been here.
@@ -62,6 +67,8 @@ class DeviceHost final : public control::Host {
   static Attachments::const_iterator find(const Attachments& attachments, std::string_view kind);
   static control::AttachmentRecord record_of(const Attached& attached);
   Attachments attachments() const;
+  std::shared_ptr<backing::Store> store() const;
+  void give_up_store() const;
   DeviceOptions defaults() const;
   tl::unexpected<Error> fail_here(Status status, std::string_view why) const;
   Result<void> check_not_stopping() const UZRAM_REQUIRES(acts_);
@@ -85,6 +92,7 @@ class DeviceHost final : public control::Host {
   const StartOptions start_;
   const control::DeviceFiles files_;
   const base::Fd stop_event_;
+  const std::chrono::milliseconds store_patience_;
   // One act at a time; held over starting and ending attachments. Before mutex_.
   base::Mutex acts_;
   bool stopping_ UZRAM_GUARDED_BY(acts_) = false;

@@ -229,6 +229,24 @@ class WriteBack(CommandLine):
         self.ok("set", "a", "reset", "1")
         self.assertEqual(self.ok("get", "a", "writeback_limit"), "0\n")
 
+    def test_the_end_does_not_wait_for_a_server_that_hangs(self):
+        uri, server = self.nbdkit()
+        for end in (lambda: self.ok("stop", "a"), lambda: self.ok("stop", "a", "--force"),
+                    lambda: self.kill(self.device("a")["pid"], signal.SIGTERM)):
+            self.ok("start", "a", "--backing", uri, "--nbd", "auto", "--size", "16M")
+            client = self.client("a")
+            client.pwrite(os.urandom(64 * PAGE), 0)
+            self.ok("writeback", "a", "huge")
+            os.kill(server, signal.SIGSTOP)
+            self.assertTrue(os.WIFSTOPPED(os.waitpid(server, os.WUNTRACED)[1]))
+            try:
+                client.aio_pread(nbd.Buffer(PAGE), 0)
+                client.poll(0)
+                end()
+            finally:
+                os.kill(server, signal.SIGCONT)
+            self.assertEqual(self.left(), [])
+
 
 if __name__ == "__main__":
     cli_support.main()

@@ -4,11 +4,14 @@
 #include <sys/eventfd.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <thread>
 #include <vector>
 
 #include "control/attributes.h"
+#include "tests/support/fake_store.h"
+#include "tests/support/nbd_client.h"
 #include "tests/support/temp_dir.h"
 
 namespace uzram::cli {
@@ -119,6 +122,93 @@ TEST_F(DeviceHostTest, WhoAsksMeetsADeviceOrNone) {
   }
   end = true;
   for (std::thread& asker : askers) asker.join();
+}
+
+// A device with pages on a store that does not answer, and a client that waits for one of them.
+class DeadStoreTest : public DeviceHostTest {
+ protected:
+  void SetUp() override {
+    StartOptions start;
+    start.name = "a";
+    start.attachments = {{"nbd", "unix:" + socket_}};
+    start.device.backing = store_;
+    start.device.size_bytes = kSizeBytes;
+    host_ = std::make_unique<DeviceHost>(start, files_, base::Fd(::eventfd(0, EFD_CLOEXEC)),
+                                         std::chrono::milliseconds(0));
+    ASSERT_TRUE(host_->bring_up().has_value());
+    ASSERT_EQ(host_->device()->write(0, test::pattern(kPageBytes, 1)), Status::ok);
+    ASSERT_TRUE(host_->device()->write_back({}).has_value());
+    ASSERT_EQ(host_->device()->stats().bd_count, 1U);
+    store_->hold(test::FakeStore::Kind::read);
+    client_ = std::make_unique<test::NbdClient>(socket_);
+    ASSERT_TRUE(client_->enter(false));
+    ASSERT_TRUE(client_->send(test::encode_command({.length = kPageBytes})));
+    store_->wait_until_held(1);
+  }
+
+  const std::shared_ptr<test::FakeStore> store_ = std::make_shared<test::FakeStore>(64);
+  std::unique_ptr<DeviceHost> host_;
+  std::unique_ptr<test::NbdClient> client_;
+};
+
+TEST_F(DeadStoreTest, AForcedStopGivesItUp) {
+  EXPECT_TRUE(host_->stop(true).has_value());
+  EXPECT_EQ(host_->record().attachments.size(), 0U);
+}
+
+TEST_F(DeadStoreTest, AStopGivesItUpInTheEnd) {
+  EXPECT_TRUE(host_->stop(false).has_value());
+}
+
+TEST_F(DeadStoreTest, TheProcessEndsAllTheSame) {
+  host_->shut_down();
+  host_.reset();
+}
+
+TEST_F(DeadStoreTest, AResetOfADeviceInUseDoesNotTouchIt) {
+  EXPECT_EQ(host_->drop().error().status, Status::busy);
+  store_->release();
+  EXPECT_EQ(client_->receive_reply(kPageBytes).data, test::pattern(kPageBytes, 1));
+}
+
+TEST_F(DeviceHostTest, APassThatWaitsForTheStoreIsLeftByAReset) {
+  StartOptions start;
+  const auto store = std::make_shared<test::FakeStore>(64);
+  start.device.backing = store;
+  const auto host = make(start);
+  ASSERT_TRUE(host->init(kSizeBytes).has_value());
+  ASSERT_EQ(host->device()->write(0, test::pattern(kPageBytes, 1)), Status::ok);
+  store->hold(test::FakeStore::Kind::write);
+  std::thread pass([&] {
+    EXPECT_FALSE(host->run_pass([](Device& device) -> Result<void> {
+      const auto moved = device.write_back({});
+      if (!moved) return tl::unexpected(moved.error());
+      return {};
+    }));
+  });
+  store->wait_until_held(1);
+  EXPECT_TRUE(host->drop().has_value());
+  EXPECT_EQ(host->options().backing, nullptr);
+  pass.join();
+}
+
+TEST_F(DeviceHostTest, LimitsOfWriteBackBeforeAndAfterTheSize) {
+  StartOptions start;
+  start.device.backing = std::make_shared<test::FakeStore>(64);
+  const auto host = make(start);
+  const auto set_batch = [&](std::uint32_t size) {
+    return host->limit_write_back([size](WriteBackLimits& limits) { limits.batch_size = size; });
+  };
+  ASSERT_TRUE(set_batch(3).has_value());
+  EXPECT_EQ(host->options().write_back.batch_size, 3U);
+  ASSERT_TRUE(host->init(kSizeBytes).has_value());
+  EXPECT_EQ(host->device()->write_back_limits().batch_size, 3U);
+  ASSERT_TRUE(set_batch(4).has_value());
+  EXPECT_EQ(host->device()->write_back_limits().batch_size, 4U);
+  EXPECT_EQ(published().backing, "fake");
+  EXPECT_EQ(published().backing_size_bytes, 64 * kPageBytes);
+  ASSERT_TRUE(host->drop().has_value());
+  EXPECT_EQ(published().backing, "");
 }
 
 TEST_F(DeviceHostTest, AfterStopNothingIsBegun) {
