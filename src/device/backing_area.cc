@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <system_error>
@@ -62,11 +63,17 @@ BackingArea::BackingArea(std::shared_ptr<backing::Store> store, std::unique_ptr<
 }
 
 BackingArea::~BackingArea() {
+  constexpr std::chrono::seconds kPatience{2};
+  bool hangs = false;
   {
     const base::MutexLock lock(mutex_);
     stopping_ = true;
+    changed_.notify_all();
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (discarding_ && !hangs) hangs = !changed_.wait_until(mutex_, deadline);
   }
-  changed_.notify_all();
+  // Otherwise the store is left as it is: another device may be made with it.
+  if (hangs) store_->shut_down();
   discarder_.join();
 }
 

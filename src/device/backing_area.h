@@ -8,7 +8,7 @@
 //     that header, the number of the run and the packed bytes. The table knows the number: a block
 //     that the store lost, or kept from an earlier time, is told from the right one.
 // Units: a place on the store is in units of kBackedUnitBytes; a slot's payload holds it.
-// Ownership: shares the store, which nobody else uses; shuts it down at its end.
+// Ownership: shares the store, which nobody else uses. One that holds up the end is shut down.
 // Threading: any. `fetch` and the thread that discards wait for the store, with nothing held.
 // Errors: a page that can't be read, or is not what was written there, is io_error by itself.
 #ifndef UZRAM_DEVICE_BACKING_AREA_H_

@@ -178,6 +178,13 @@ void BlockTable::reset() noexcept {
   }
 }
 
+std::uint64_t BlockTable::live_total() noexcept {
+  const base::MutexLock lock(claims_);
+  std::uint64_t total = 0;
+  for (std::uint64_t block = 0; block < end_; ++block) total += live(block);
+  return total;
+}
+
 std::uint64_t BlockTable::live(std::uint64_t block) const noexcept {
   return (entries_[block].load(std::memory_order_acquire) & kLiveMask) >> kLiveShift;
 }

@@ -65,8 +65,9 @@ class BlockTable {
   void reset() noexcept;
   std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
 
-  // For checks.
+  // For checks. Over all blocks: the objects that lie in each.
   std::uint64_t live(std::uint64_t block) const noexcept;
+  std::uint64_t live_total() noexcept;
 
  private:
   // Blocks that share a count of free ones.
