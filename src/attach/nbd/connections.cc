@@ -177,7 +177,7 @@ std::string Connections::serve_client(Connection& connection) {
   stream->end_deadline();
   // In this order: a client that was told that it is in is never the one to make room.
   if (!enter(connection) || !stream->send(session->answer)) return stream->why();
-  return std::make_unique<Transmission>(export_, *session, *stream)->run();
+  return std::make_unique<Transmission>(export_, *session, *stream, lane_)->run();
 }
 
 }  // namespace uzram::attach::nbd

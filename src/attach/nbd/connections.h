@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "exec/slow_lane.h"
 
 namespace uzram::attach::nbd {
 
@@ -33,8 +34,9 @@ struct ConnectionLimits {
 class Connections {
  public:
   // `ended` is an eventfd that gets a 1 for each connection that is ready to be collected.
-  Connections(const Export& served, ConnectionLimits limits, int ended)
-      : export_(served), limits_(limits), ended_(ended) {}
+  // The lane is for all of them, and outlives them.
+  Connections(const Export& served, exec::SlowLane& lane, ConnectionLimits limits, int ended)
+      : export_(served), lane_(lane), limits_(limits), ended_(ended) {}
   ~Connections() { stop(std::chrono::milliseconds(0)); }
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
@@ -73,6 +75,7 @@ class Connections {
   bool enter(Connection& connection);
 
   const Export& export_;
+  exec::SlowLane& lane_;
   const ConnectionLimits limits_;
   const int ended_;
   base::LogLimiter limiter_{5};

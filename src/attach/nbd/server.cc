@@ -18,6 +18,7 @@
 #include "attach/nbd/listener.h"
 #include "base/fd.h"
 #include "base/thread.h"
+#include "exec/slow_lane.h"
 
 namespace uzram::attach {
 namespace {
@@ -26,6 +27,10 @@ using nbd::ConnectionLimits;
 using nbd::Connections;
 using nbd::Export;
 using nbd::Listener;
+
+// Every connection may have as many as it may; their memory together is bounded.
+constexpr exec::LaneLimits kLaneLimits{.jobs_max = 1024,
+                                       .buffer_bytes_max = std::uint64_t{256} << 20U};
 
 class NbdServer final : public Attachment {
  public:
@@ -37,7 +42,8 @@ class NbdServer final : public Attachment {
         drain_time_(options.drain_time),
         listener_(std::move(listener)),
         wake_(std::move(wake)),
-        connections_(export_,
+        lane_(device, kLaneLimits),
+        connections_(export_, lane_,
                      ConnectionLimits{options.handshake_options_max, options.handshake_time,
                                       options.stall_time},
                      wake_.get()) {
@@ -71,6 +77,7 @@ class NbdServer final : public Attachment {
   Listener listener_;
   base::Fd wake_;  // eventfd: a connection ended, or stop() wants the acceptor to leave
   std::atomic<bool> stopping_{false};
+  exec::SlowLane lane_;
   Connections connections_;
   std::thread acceptor_;
   // The acceptor's own:

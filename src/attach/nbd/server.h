@@ -6,7 +6,8 @@
 //   and every command but RESIZE; no TLS.
 // Units: bytes, milliseconds. Ownership: the caller's device must outlive the attachment. Memory:
 // at
-//   most 33 MiB for each connection, touched only by large requests and given back when idle.
+//   most 33 MiB for each connection, touched only by large requests and given back when idle, and
+//   34 MiB for requests that wait for the backing store.
 // Threading: as Attachment says. Errors: one line naming the address and the rule.
 #ifndef UZRAM_ATTACH_NBD_SERVER_H_
 #define UZRAM_ATTACH_NBD_SERVER_H_

@@ -59,11 +59,12 @@ void Stream::end_deadline() {
   (void)::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick);
 }
 
-bool Stream::receive() {
+bool Stream::receive(int wake_fd) {
+  if (begin_ != end_ && !pending_end_) pending_end_ = deadline_for(0);
+  if (wake_fd >= 0 && is_woken(wake_fd)) return true;
   if (begin_ == end_) {
     begin_ = end_ = 0;
   } else {
-    if (!pending_end_) pending_end_ = deadline_for(0);
     if (begin_ > 0) std::memmove(input(), input() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
@@ -150,6 +151,17 @@ bool Stream::wait_until(Clock::time_point end, short events) const {
     if (count > 0) return true;
     if (count < 0 && errno != EINTR) return false;
   }
+}
+
+bool Stream::is_woken(int wake_fd) const {
+  int left = -1;
+  if (pending_end_) {
+    const auto time = std::chrono::ceil<milliseconds>(*pending_end_ - Clock::now()).count();
+    left = static_cast<int>(std::clamp<std::int64_t>(time, 0, 1 << 30));
+  }
+  pollfd ready[2] = {{fd_, POLLIN, 0}, {wake_fd, POLLIN, 0}};
+  // Interrupted or too late: to receive tells.
+  return ::poll(ready, 2, left) > 0 && ready[1].revents != 0;
 }
 
 bool Stream::send(std::span<iovec> parts) {

@@ -49,7 +49,8 @@ class Stream {
   }
 
   // Waits until at least one more byte is pending; waits for ever when none is and no deadline set.
-  bool receive();
+  // With a `wake_fd`, also returns true when that is readable.
+  bool receive(int wake_fd = -1);
   // Waits until `bytes` are pending; at most kInputBytes.
   bool receive_until(std::size_t bytes);
   // Moves the next bytes of the stream to `to`: what is pending, the rest straight from the socket.
@@ -76,6 +77,8 @@ class Stream {
   std::size_t receive_some(std::byte* to, std::size_t room,
                            std::optional<Clock::time_point> message_end);
   bool wait_until(Clock::time_point end, short events) const;
+  // Waits for the peer, or for `wake_fd`: then true.
+  bool is_woken(int wake_fd) const;
 
   int fd_;
   std::chrono::milliseconds stall_;

@@ -1,5 +1,7 @@
 #include "attach/nbd/transmission.h"
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "attach/nbd/protocol.h"
@@ -37,23 +39,35 @@ std::uint16_t flags_allowed(std::uint16_t type, bool structured_replies) {
 }  // namespace
 
 std::string Transmission::run() {
-  while (!over_) {
-    batch_size_ = requests_size_ = small_used_ = 0;
-    large_used_ = false;
-    gather();
-    if (batch_size_ > 0) {
-      export_.device.submit(std::span(requests_.data(), requests_size_));
-      if (!answer()) break;
-    } else if (!over_ && !stream_.receive()) {
-      break;
+  while (!over_ && serve_some()) {
+  }
+  // What came before the end is done, and answered to who still listens.
+  for (bool heard = true; deferred_.any();) {
+    deferred_.wait_for_one();
+    if (heard) {
+      heard = answer_deferred();
+    } else {
+      (void)deferred_.give_back();
     }
   }
   return why_.empty() ? stream_.why() : why_;
 }
 
+bool Transmission::serve_some() {
+  batch_size_ = requests_size_ = small_used_ = 0;
+  large_used_ = behind_ = false;
+  changed_begin_ = kDeviceBytesMax;
+  changed_end_ = 0;
+  gather();
+  if (deferred_.any() && !answer_deferred()) return false;
+  if (batch_size_ > 0) return run_batch();
+  // The input stays where it is until here.
+  return over_ || stream_.receive(deferred_.any() ? deferred_.ready_fd() : -1);
+}
+
 void Transmission::gather() {
   // A command takes up to two requests.
-  while (!over_ && batch_size_ < kBatchMax && requests_size_ + 2 <= kBatchMax &&
+  while (!over_ && !behind_ && batch_size_ < kBatchMax && requests_size_ + 2 <= kBatchMax &&
          stream_.pending().size() >= kRequestBytes) {
     const std::byte* at = stream_.pending().data();
     if (load_be<std::uint32_t>(at) != kRequestMagic) {
@@ -82,6 +96,10 @@ bool Transmission::gather_one(const Command& command) {
   pending.command = command;
   pending.refused = check(command);
   pending.first = requests_size_;
+  if (pending.refused == Status::ok && overlaps_batch(command)) return false;
+  const bool behind =
+      pending.refused == Status::ok && deferred_.any() && deferred_.is_behind(command);
+  if (behind && batch_size_ > 0) return false;
   if (command.type == kCmdWrite) {
     if (!gather_write(pending)) return false;
   } else if (pending.refused == Status::ok) {
@@ -92,6 +110,7 @@ bool Transmission::gather_one(const Command& command) {
       case kCmdBlockStatus:
         // It must see the requests before it done, and takes its answer's room from the batch.
         if (batch_size_ > 0) return false;
+        if (behind) deferred_.wait_until_apart(command);
         block_status(pending);
         break;
       case kCmdTrim:
@@ -108,12 +127,15 @@ bool Transmission::gather_one(const Command& command) {
     }
   }
   // "FUA": durable before the reply. Reads and flushes have nothing to add.
-  const bool changes =
-      command.type == kCmdWrite || command.type == kCmdTrim || command.type == kCmdWriteZeroes;
-  if (changes && pending.refused == Status::ok && (command.flags & kCmdFlagFua) != 0) {
-    requests_[requests_size_++] = Request{.op = Op::flush};
-    ++pending.requests;
+  if (command.is_change() && pending.refused == Status::ok) {
+    if ((command.flags & kCmdFlagFua) != 0) {
+      requests_[requests_size_++] = Request{.op = Op::flush, .flags = kNoWait};
+      ++pending.requests;
+    }
+    changed_begin_ = std::min(changed_begin_, command.offset);
+    changed_end_ = std::max(changed_end_, command.end());
   }
+  behind_ = behind;
   if (command.type != kCmdWrite) stream_.consume(kRequestBytes);
   ++batch_size_;
   return true;
@@ -197,8 +219,7 @@ Status Transmission::check(const Command& command) const {
   if ((type == kCmdRead || type == kCmdWrite) && command.length > kPayloadBytesMax) {
     return Status::invalid_argument;
   }
-  const bool changes = type == kCmdWrite || type == kCmdTrim || type == kCmdWriteZeroes;
-  if (changes && export_.read_only) return Status::read_only;
+  if (command.is_change() && export_.read_only) return Status::read_only;
   const std::uint64_t size = export_.device.size_bytes();
   if (command.offset > size || command.length > size - command.offset) return Status::out_of_range;
   return Status::ok;
@@ -208,8 +229,9 @@ void Transmission::add(Pending& pending, Op op, std::byte* data) {
   Request& request = requests_[requests_size_++];
   request = {};
   request.op = op;
+  request.flags = kNoWait;
   if (op == Op::write_zeroes && (pending.command.flags & kCmdFlagNoHole) != 0) {
-    request.flags = kNoHole;
+    request.flags |= kNoHole;
   }
   request.offset = pending.command.offset;
   request.length = pending.command.length;
@@ -217,13 +239,68 @@ void Transmission::add(Pending& pending, Op op, std::byte* data) {
   ++pending.requests;
 }
 
-bool Transmission::answer() {
+// Only what lies between the first and the last byte that the batch changes needs a closer look.
+bool Transmission::overlaps_batch(const Command& command) const {
+  if (command.offset >= changed_end_ || command.end() <= changed_begin_) return false;
+  const std::span<const Pending> batch(batch_.data(), batch_size_);
+  return std::any_of(batch.begin(), batch.end(), [&command](const Pending& other) {
+    return other.refused == Status::ok && other.command.is_change() &&
+           other.command.overlaps(command);
+  });
+}
+
+std::span<Request> Transmission::requests_of(const Pending& pending) {
+  return std::span(requests_).subspan(pending.first, pending.requests);
+}
+
+bool Transmission::run_batch() {
+  const std::span<Request> requests(requests_.data(), requests_size_);
+  if (behind_) {
+    for (Request& request : requests) request.status = Status::would_block;
+  } else {
+    export_.device.submit(requests);
+  }
+  const std::span<const Pending> batch(batch_.data(), batch_size_);
+  std::array<const Pending*, kBatchMax> here;
+  std::size_t here_size = 0;
+  for (const Pending& pending : batch) {
+    if (status_of(pending) == Status::would_block &&
+        !deferred_.take(pending.command, requests_[pending.first])) {
+      here[here_size++] = &pending;
+    }
+  }
+  if (!answer(batch)) return false;
+  return std::all_of(here.begin(), here.begin() + here_size,
+                     [this](const Pending* pending) { return run_here(*pending); });
+}
+
+bool Transmission::run_here(const Pending& pending) {
+  deferred_.wait_until_apart(pending.command);
+  const std::span<Request> requests = requests_of(pending);
+  for (Request& request : requests) request.flags &= static_cast<std::uint8_t>(~kNoWait);
+  export_.device.submit(requests);
+  return answer({&pending, 1});
+}
+
+bool Transmission::answer_deferred() {
+  while (const std::unique_ptr<Deferred::Job> job = deferred_.give_back()) {
+    Pending ended;
+    ended.command = job->command;
+    ended.refused = job->request.status;
+    if (job->request.op == Op::read) ended.data = {job->request.data, job->request.length};
+    if (!answer({&ended, 1})) return false;
+  }
+  return true;
+}
+
+bool Transmission::answer(std::span<const Pending> commands) {
   std::array<std::array<std::byte, kReplyHeaderBytesMax>, kBatchMax> headers;
   std::array<iovec, 2 * kBatchMax> parts;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < batch_size_; ++i) {
-    const Pending& pending = batch_[i];
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const Pending& pending = commands[i];
     const Status status = status_of(pending);
+    if (status == Status::would_block) continue;
     const std::size_t header_size = put_header(pending, status, headers[i].data());
     parts[count++] = {headers[i].data(), header_size};
     if (status == Status::ok && !pending.data.empty()) {
