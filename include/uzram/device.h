@@ -45,7 +45,7 @@ struct CodecChoice {
 
 struct DeviceOptions {
   DeviceType type = DeviceType::zram;
-  std::uint64_t size_bytes = 0;       // 1 .. kDeviceBytesMax
+  std::uint64_t size_bytes = 0;       // 1 .. kDeviceBytesMax; to begin with
   std::string codec = "lz4";          // a name of `codecs()`; zram only
   CodecParams params = {};            // of that codec
   std::uint64_t mem_limit_bytes = 0;  // of pool memory; 0: none. May exceed the size
@@ -91,6 +91,15 @@ class Device {
   virtual std::size_t extents(std::uint64_t offset, std::uint64_t length,
                               std::span<Extent> out) const noexcept = 0;
 
+  // Changes the size; what a larger device gains reads zero. Requests that are under way finish
+  // first, later ones wait: each sees one size. Smaller: busy, and nothing has changed, where a
+  // byte that would be cut is not zero, or lies in the backing store; the message names the first
+  // such page, and whoever shrinks discards before. invalid_argument: 0 or above kDeviceBytesMax.
+  // no_space: above what address space was reserved for, which is 16 TiB or 16 times the first
+  // size, whichever is more; no more than the first size where the system did not grant that.
+  // not_supported: this kind of device.
+  virtual Result<void> resize(std::uint64_t size_bytes);
+
   // Drops all data, counters and the peak; size, codec and limit stay. Requests that are under way
   // finish first, later ones wait: it is the caller who decides whether the device is in use.
   virtual void reset() noexcept = 0;
@@ -128,7 +137,8 @@ class Device {
 
   // As it was made; the limit of now is in stats().
   virtual const DeviceOptions& options() const noexcept = 0;
-  std::uint64_t size_bytes() const noexcept { return options().size_bytes; }
+  // Of now; it may be another when the next request comes.
+  virtual std::uint64_t size_bytes() const noexcept { return options().size_bytes; }
 
  protected:
   Device() = default;

@@ -167,7 +167,7 @@ std::string PagedDevice::scan() noexcept {
   BackedCensus backed(backing());
   std::uint64_t stored = 0, packed = 0, same = 0, huge = 0, objects = 0, fills_seen = 0;
   std::string wrong;
-  const PageIndex end = size_bytes() / kPageBytes + (size_bytes() % kPageBytes != 0 ? 1 : 0);
+  const PageIndex end = parts_->image.layout().device_bytes_max() / kPageBytes;
   for (PageIndex page = 0; page < end; ++page) {
     const Slot* slot = slots().find(page);
     if (slot == nullptr) {
@@ -177,6 +177,7 @@ std::string PagedDevice::scan() noexcept {
     const SlotWord word = slot->peek();
     if (slot->locked()) wrong = "slot " + std::to_string(page) + " is locked";
     if (word.kind() == Kind::empty) continue;
+    if (page >= end_page()) wrong = "page " + std::to_string(page) + " is past the device's end";
     ++stored;
     same += word.is_fill() ? 1 : 0;
     fills_seen += word.kind() == Kind::fill_wide ? 1 : 0;

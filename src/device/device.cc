@@ -38,6 +38,10 @@ Status Device::flush() noexcept {
   return submit_one(*this, {.op = Op::flush});
 }
 
+Result<void> Device::resize(std::uint64_t) {
+  return fail(Status::not_supported, "size: fixed for this kind of device");
+}
+
 Result<std::uint64_t> Device::mark_idle(std::uint64_t) {
   return fail(Status::not_supported, "idle marking: a zram device has it");
 }

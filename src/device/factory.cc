@@ -4,10 +4,8 @@
 namespace uzram {
 
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
-  if (options.size_bytes == 0 || options.size_bytes > kDeviceBytesMax) {
-    return fail(Status::invalid_argument, "size " + std::to_string(options.size_bytes) +
-                                              ": not within 1 .. " +
-                                              std::to_string(kDeviceBytesMax));
+  if (auto fits = device::check_size(options.size_bytes); !fits) {
+    return tl::unexpected(fits.error());
   }
   if (options.backing != nullptr && options.type == DeviceType::ram) {
     return fail(Status::invalid_argument, "backing store: only a zram device can have one");

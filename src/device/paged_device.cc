@@ -13,10 +13,6 @@ constexpr std::uint64_t kAhead = 4;
 
 constexpr std::uint64_t kUnitMask = kPageBytes - 1;
 
-bool reads_zero(SlotWord word) {
-  return word == SlotWord() || word == SlotWord(Kind::fill, 0);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<PagedDevice::Parts>> PagedDevice::make_parts(const DeviceOptions& options) {
@@ -318,10 +314,9 @@ void PagedDevice::release(Context& context, SlotWord word) noexcept {
 std::size_t PagedDevice::extents(std::uint64_t offset, std::uint64_t length,
                                  std::span<Extent> out) const noexcept {
   constexpr std::uint64_t kStepsMax = std::uint64_t{1} << 20;
-  if (length == 0 || out.empty() || offset > size_bytes() || length > size_bytes() - offset)
-    return 0;
-  const auto context = contexts_.lease();
-  if (!context) return 0;
+  const auto context = contexts_.lease();  // until then the size may change
+  if (!context || length == 0 || out.empty()) return 0;
+  if (offset > size_bytes() || length > size_bytes() - offset) return 0;
   std::size_t count = 0;
   const std::uint64_t end = offset + length;
   for (std::uint64_t step = 0; offset < end && step < kStepsMax; ++step) {

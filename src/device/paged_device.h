@@ -4,9 +4,9 @@
 // write-zeroes
 //   and reset need no more than slots and live here.
 // Units: bytes and pages. Ownership: owns image, tables, pool, contexts and the maintenance thread.
-// Threading: as Device. A request holds a context from start to end, so that reset, which takes all
-// of
-//   them, meets no request. Order of locks: docs/LOCKS.md.
+// Threading: as Device. A request holds a context from start to end, so that reset and resize,
+// which
+//   take all of them, meet no request. Order of locks: docs/LOCKS.md.
 // Errors: as Device.
 #ifndef UZRAM_DEVICE_PAGED_DEVICE_H_
 #define UZRAM_DEVICE_PAGED_DEVICE_H_
@@ -37,6 +37,7 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   void submit(std::span<Request> batch) noexcept final;
   std::size_t extents(std::uint64_t offset, std::uint64_t length,
                       std::span<Extent> out) const noexcept final;
+  Result<void> resize(std::uint64_t size_bytes) final;
   void reset() noexcept final;
   Stats stats() const noexcept final;
   void set_mem_limit(std::uint64_t bytes) noexcept final;
@@ -44,6 +45,8 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   void compact() noexcept final;
   std::size_t page_states(std::uint64_t first_page, std::span<PageState> out) const final;
   const DeviceOptions& options() const noexcept final { return options_; }
+  // Does not change while a context is held.
+  std::uint64_t size_bytes() const noexcept final { return parts_->image.device_bytes(); }
 
   // Recomputes counters and conservation laws from a scan; something that is wrong, or empty. Other
   // requests wait meanwhile. For tests.
@@ -159,6 +162,12 @@ class PagedDevice : public Device, private pool::Mover, private Maintained {
   // A writer's share of compaction while the maintenance thread can't keep up; looks whether that
   // is so once in a while.
   void help_compaction(Context& context, std::uint64_t pages) noexcept;
+
+  // resize.cc
+  struct Obstacle;
+  Obstacle find_obstacle(Context& context, std::uint64_t size_bytes) noexcept;
+  Status check_zero(Context& context, Slot& slot, std::size_t at) noexcept;
+  Obstacle resize_alone(Context& context, std::uint64_t size_bytes) noexcept;
 
   std::string scan() noexcept;
 

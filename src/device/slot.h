@@ -96,6 +96,10 @@ class SlotWord {
   std::uint64_t bits_ = 0;
 };
 
+constexpr bool reads_zero(SlotWord word) {
+  return word == SlotWord() || word == SlotWord(Kind::fill, std::uint64_t{0});
+}
+
 class Slot {
  public:
   // Without the lock: true of the moment of the call only.

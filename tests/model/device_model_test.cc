@@ -161,6 +161,26 @@ class DeviceModel : public testing::TestWithParam<Case> {
     std::memcpy(model_.data() + offset, now.data(), length);
   }
 
+  void resize() {
+    const std::uint64_t size = GetParam().size / 2 + below(GetParam().size);
+    if (below(2) == 0 && size < model_.size()) {
+      ASSERT_EQ(device_->discard(size, model_.size() - size), Status::ok);
+      std::vector<std::byte> now(model_.size() - size);  // an edge that found no room stays
+      ASSERT_EQ(device_->read(size, now), Status::ok);
+      std::copy(now.begin(), now.end(), model_.begin() + static_cast<std::ptrdiff_t>(size));
+    }
+    const bool fits = std::all_of(
+        model_.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(size, model_.size())),
+        model_.end(), [](std::byte byte) { return byte == std::byte{0}; });
+    const auto done = device_->resize(size);
+    // A page in the backing store can't be cut in two.
+    const bool may_be_kept = GetParam().backing_blocks != 0 && size % kPageBytes != 0;
+    ASSERT_TRUE(done ? fits : !fits || may_be_kept) << "size " << size;
+    if (done) model_.resize(size);
+    ASSERT_EQ(device_->size_bytes(), model_.size());
+    ++(done ? resized_ : kept_);
+  }
+
   // Changes nothing that can be read.
   void pass() {
     if (GetParam().type == DeviceType::ram) return;
@@ -223,7 +243,7 @@ class DeviceModel : public testing::TestWithParam<Case> {
   std::mt19937_64 random_;
   std::vector<std::byte> model_, before_;
   std::unique_ptr<Device> device_;
-  std::uint64_t refused_ = 0;
+  std::uint64_t refused_ = 0, resized_ = 0, kept_ = 0;
 };
 
 TEST_P(DeviceModel, EqualsAPlainArray) {
@@ -247,6 +267,8 @@ TEST_P(DeviceModel, EqualsAPlainArray) {
     } else if (below(10) == 0) {
       device_->reset();
       std::fill(model_.begin(), model_.end(), std::byte{0});
+    } else {
+      resize();
     }
     if (i % 500 == 499) compare_all();
   }
@@ -254,6 +276,8 @@ TEST_P(DeviceModel, EqualsAPlainArray) {
   if (GetParam().limit != 0) {
     EXPECT_GT(refused_, 0U) << "the limit was never met";
   }
+  EXPECT_GT(resized_, 0U);
+  EXPECT_GT(kept_, 0U);
   ASSERT_EQ(device_->discard(0, model_.size()), Status::ok);
   std::fill(model_.begin(), model_.end(), std::byte{0});
   compare_all();
