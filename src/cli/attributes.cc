@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/remote.h"
+#include "control/methods.h"
 
 namespace uzram::cli {
 namespace {
@@ -15,11 +16,20 @@ int write_words(const PassArguments& arguments, std::string attribute, std::stri
 
 }  // namespace
 
+// A connection for each part: who reads what is printed may take any time in between.
 int run_get(const GetArguments& arguments) {
-  const auto value = call_device(arguments.name, "device.get", {{"name", arguments.attribute}});
-  if (!value) return report(value.error());
-  if (!value->is_string()) return report({Status::io_error, "device.get: not a string"});
-  return finish(value->get<std::string>() + "\n");
+  nlohmann::json params = {{"name", arguments.attribute}};
+  for (std::uint64_t from = 0;;) {
+    const auto value = call_device(arguments.name, "device.get", params);
+    if (!value) return report(value.error());
+    const auto part = control::part_of_answer(*value);
+    if (!part) return report(part.error());
+    if (!part->next) return finish(part->text);
+    if (*part->next <= from) return report({Status::io_error, "device.get: does not go on"});
+    if (const auto printed = print(part->text); !printed) return report(printed.error());
+    from = *part->next;
+    params["from"] = from;
+  }
 }
 
 int run_set(const SetArguments& arguments) {

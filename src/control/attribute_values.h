@@ -61,6 +61,9 @@ Result<void> write_writeback_limit_enable(Host& host, std::string_view value);
 Result<void> write_writeback_batch_size(Host& host, std::string_view value);
 Result<void> write_compressed_writeback(Host& host, std::string_view value);
 
+// block_state.cc
+Part read_block_state(const Device& device, std::uint64_t from);
+
 }  // namespace uzram::control
 
 #endif  // UZRAM_CONTROL_ATTRIBUTE_VALUES_H_

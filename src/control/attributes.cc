@@ -128,6 +128,11 @@ constexpr Attribute kAttributes[] = {
      .help = "version, writes that had to allocate twice, frees that were put off: neither happens",
      .read = read_debug_stat,
      .kernel = true},
+    {.name = "block_state",
+     .help = "a line per stored page: its index, when it was last used in seconds since boot, and "
+             "s(ame-filled) w(ritten back) h(uge) i(dle) r(ecompressed) n(ot compressible)",
+     .read_part = read_block_state,
+     .kernel = true},
     {.name = "orig_data_size",
      .unit = "bytes",
      .help = "stored pages x 4096, same-filled ones too",
@@ -254,9 +259,17 @@ Result<std::string> read_attribute(const Host& host, std::string_view name) {
   if (!attribute.readable()) {
     return fail(Status::permission, std::string(name) + ": can only be written");
   }
+  if (attribute.in_parts()) {
+    return fail(Status::invalid_argument, std::string(name) + ": is read in parts");
+  }
   const View view = view_of(host);
   if (attribute.counter != nullptr) return std::to_string(view.stats.*attribute.counter);
   return attribute.read(view);
+}
+
+Part read_attribute_part(const Host& host, const Attribute& attribute, std::uint64_t from) {
+  const auto device = host.device();
+  return device ? attribute.read_part(*device, from) : Part();
 }
 
 Result<void> write_attribute(Host& host, std::string_view name, std::string_view value) {

@@ -11,6 +11,7 @@
 #define UZRAM_CONTROL_ATTRIBUTES_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,12 @@ struct View {
   bool running = false;
 };
 
+// Some whole lines of a value that may be far longer than a line of the control socket.
+struct Part {
+  std::string text = {};
+  std::optional<std::uint64_t> next = {};  // where the part behind it begins; none: it is the last
+};
+
 // When an attribute can be written.
 enum class When : std::uint8_t {
   always,
@@ -45,12 +52,15 @@ struct Attribute {
   std::uint64_t Stats::*counter = nullptr;
   // How any other readable value is made.
   std::string (*read)(const View& view) = nullptr;
+  // Where the value is read in parts, the one that begins at `from`; a new device has none.
+  Part (*read_part)(const Device& device, std::uint64_t from) = nullptr;
   Result<void> (*write)(Host& host, std::string_view value) = nullptr;
   When when = When::always;
   bool kernel = false;      // zram's driver has it, too: part of the sysfs-shaped tree
   bool takes_long = false;  // to write it may take minutes
 
-  bool readable() const noexcept { return counter != nullptr || read != nullptr; }
+  bool in_parts() const noexcept { return read_part != nullptr; }
+  bool readable() const noexcept { return counter != nullptr || read != nullptr || in_parts(); }
   bool writable() const noexcept { return write != nullptr; }
   // "r", "w" or "rw".
   std::string_view access() const noexcept;
@@ -61,7 +71,10 @@ std::span<const Attribute> attributes();
 const Attribute* find_attribute(std::string_view name) noexcept;
 
 View view_of(const Host& host);
+// One that is read whole; invalid_argument for one that is read in parts.
 Result<std::string> read_attribute(const Host& host, std::string_view name);
+// `attribute` is read in parts; the first begins at 0.
+Part read_attribute_part(const Host& host, const Attribute& attribute, std::uint64_t from);
 Result<void> write_attribute(Host& host, std::string_view name, std::string_view value);
 
 // The size that a device or limit really gets: up to a whole page, as the kernel does, but no

@@ -59,9 +59,24 @@ Answer device_stat(Host& host, const Json& params) {
   return stat;
 }
 
+Answer get_part(Host& host, const Attribute& attribute, const Json& params) {
+  const auto from = params.find("from");
+  if (from != params.end() && !from->is_number_unsigned()) {
+    return fail(Status::invalid_argument, "from: is not a whole number");
+  }
+  Part part =
+      read_attribute_part(host, attribute, from == params.end() ? 0 : from->get<std::uint64_t>());
+  return Json{{"text", std::move(part.text)}, {"next", part.next ? Json(*part.next) : Json()}};
+}
+
 Answer device_get(Host& host, const Json& params) {
   const auto name = string_param(params, "name");
   if (!name) return tl::unexpected(name.error());
+  const Attribute* attribute = find_attribute(*name);
+  if (attribute != nullptr && attribute->in_parts()) return get_part(host, *attribute, params);
+  if (params.contains("from")) {
+    return fail(Status::invalid_argument, "from: " + *name + " is read whole");
+  }
   auto value = read_attribute(host, *name);
   if (!value) return tl::unexpected(value.error());
   return Json(std::move(*value));
@@ -115,7 +130,7 @@ struct Method {
 const Method kMethods[] = {
     {"device.info", {}, device_info},
     {"device.stat", {}, device_stat},
-    {"device.get", {"name"}, device_get},
+    {"device.get", {"name", "from"}, device_get},
     {"device.set", {"name", "value"}, device_set},
     {"device.reset", {"force"}, device_reset},
     {"device.attach", {"kind", "argument"}, device_attach},
@@ -150,6 +165,18 @@ bool takes_long(std::string_view method, const Json& params) {
   if (name == params.end() || !name->is_string()) return false;
   const Attribute* attribute = find_attribute(name->get_ref<const std::string&>());
   return attribute != nullptr && attribute->takes_long;
+}
+
+Result<Part> part_of_answer(const Json& answer) {
+  if (answer.is_string()) return Part{answer.get<std::string>() + "\n"};
+  const auto text = answer.find("text"), next = answer.find("next");
+  if (text == answer.end() || !text->is_string() || next == answer.end() ||
+      !(next->is_null() || next->is_number_unsigned())) {
+    return fail(Status::io_error, "device.get: neither a value nor a part of one");
+  }
+  Part part{text->get<std::string>()};
+  if (!next->is_null()) part.next = next->get<std::uint64_t>();
+  return part;
 }
 
 std::string answer(Host& host, std::string_view line) {

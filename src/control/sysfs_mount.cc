@@ -47,13 +47,16 @@ mode_t mode_of(const SysfsTree::Node& node) {
   return static_cast<mode_t>(S_IFREG | (node.readable() ? 0444 : 0) | (node.writable() ? 0200 : 0));
 }
 
-// An open file: the text that its last read from the beginning made, for reads further on.
+// An open file: the part of its text that was read last, for reads further on. The text is of the
+// time when a read from the beginning, or of what stands before, began it anew.
 struct OpenFile {
   explicit OpenFile(SysfsTree::Node of) : node(std::move(of)) {}
 
   const SysfsTree::Node node;
   base::Mutex mutex;
-  std::string text UZRAM_GUARDED_BY(mutex);
+  bool begun UZRAM_GUARDED_BY(mutex) = false;
+  Part part UZRAM_GUARDED_BY(mutex);
+  std::uint64_t part_at UZRAM_GUARDED_BY(mutex) = 0;  // where in the file it stands
 };
 
 OpenFile& open_file(const fuse_file_info* info) {
@@ -122,13 +125,23 @@ int read_file(const char*, char* out, std::size_t size, off_t offset, fuse_file_
   return guarded([&] {
     OpenFile& file = open_file(info);
     const base::MutexLock lock(file.mutex);
-    if (offset == 0) {
-      auto text = tree().read(file.node);
-      if (!text) return negative_errno(text.error());
-      file.text = std::move(*text);
+    const auto at = static_cast<std::uint64_t>(offset);
+    if (!file.begun || at == 0 || at < file.part_at) {
+      auto first = tree().read(file.node, 0);
+      if (!first) return negative_errno(first.error());
+      file.part = std::move(*first);
+      file.part_at = 0;
+      file.begun = true;
     }
-    if (static_cast<std::uint64_t>(offset) >= file.text.size()) return 0;
-    return static_cast<int>(file.text.copy(out, size, static_cast<std::size_t>(offset)));
+    while (at - file.part_at >= file.part.text.size()) {
+      if (!file.part.next) return 0;
+      auto next = tree().read(file.node, *file.part.next);
+      if (!next) return negative_errno(next.error());
+      file.part_at += file.part.text.size();
+      file.part = std::move(*next);
+    }
+    return static_cast<int>(
+        file.part.text.copy(out, size, static_cast<std::size_t>(at - file.part_at)));
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "control/client.h"
+#include "control/methods.h"
 
 namespace uzram::control {
 namespace {
@@ -150,21 +151,25 @@ Result<std::string> SysfsTree::link_target(const Node& link) const {
   return device_path(*record);
 }
 
-Result<std::string> SysfsTree::read(const Node& file) const {
+Result<Part> SysfsTree::read(const Node& file, std::uint64_t from) const {
+  if (file.kind == Kind::attribute) return read_attribute_of(file, from);
   Result<std::string> text = not_in_tree();
   if (file.kind == Kind::hot_add) text = hot_add();
-  if (file.kind == Kind::attribute) text = read_attribute_of(file);
   if (file.kind == Kind::block_file) text = read_block_file(file);
-  if (text) *text += '\n';
-  return text;
+  if (!text) return tl::unexpected(text.error());
+  return Part{std::move(*text) + "\n"};
 }
 
-Result<std::string> SysfsTree::read_attribute_of(const Node& file) const {
-  const auto value =
-      call(dir_, file.device, kReadPatience, "device.get", {{"name", file.attribute->name}});
+Result<Part> SysfsTree::read_attribute_of(const Node& file, std::uint64_t from) const {
+  Json params = {{"name", file.attribute->name}};
+  if (from != 0) params["from"] = from;
+  const auto value = call(dir_, file.device, kReadPatience, "device.get", params);
   if (!value) return tl::unexpected(value.error());
-  if (!value->is_string()) return fail(Status::io_error, "device.get: not a string");
-  return value->get<std::string>();
+  auto part = part_of_answer(*value);
+  if (part && part->next && *part->next <= from) {
+    return fail(Status::io_error, "device.get: does not go on");
+  }
+  return part;
 }
 
 Result<std::string> SysfsTree::read_block_file(const Node& file) const {

@@ -8,7 +8,7 @@
 //   dev/NAME                        a symbolic link to where the device can be opened
 //
 // What: looks up, lists, reads and writes the files by their paths; sysfs_mount.h mounts them.
-// Units: a file's text is one line with its newline, as the kernel gives it.
+// Units: a file's text is whole lines, as the kernel gives it.
 // Ownership: values; nothing is kept of a device from one call to the next.
 // Threading: every function by any thread at any time. A process that hangs costs a read
 //   kReadPatience, a write kWritePatience, but for one that takes long while the process is alive.
@@ -58,7 +58,8 @@ class SysfsTree {
   // The names in a directory.
   Result<std::vector<std::string>> list(std::string_view path) const;
   Result<std::string> link_target(const Node& link) const;
-  Result<std::string> read(const Node& file) const;
+  // The part of the file's text that begins at `from`, 0 at first; most have but one.
+  Result<Part> read(const Node& file, std::uint64_t from) const;
   // One write is one store; a newline at its end is taken off.
   Result<void> write(const Node& file, std::string_view text) const;
 
@@ -66,7 +67,7 @@ class SysfsTree {
   // The record of a device whose process lives.
   std::optional<DeviceRecord> living(const std::string& name) const;
   Result<Node> look_up_device(const std::vector<std::string>& parts) const;
-  Result<std::string> read_attribute_of(const Node& file) const;
+  Result<Part> read_attribute_of(const Node& file, std::uint64_t from) const;
   Result<std::string> read_block_file(const Node& file) const;
   Result<std::string> hot_add() const;
   Result<void> hot_remove(std::string_view number) const;

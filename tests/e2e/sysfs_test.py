@@ -231,6 +231,55 @@ class Tree(CommandLine):
         self.mount()
         self.assertEqual(os.listdir(self.path("block")), ["a"])
 
+    # 20,000 lines of 40 bytes: many times what the control socket takes at once.
+    def test_a_long_file_is_read_in_parts(self):
+        self.mount()
+        self.ok("start", "a", "--size", "128M", "--loop")
+        with open(os.path.realpath(self.path("dev/a")), "r+b", buffering=0) as disk:
+            for _ in range(20):
+                disk.write(b"uzram!!!" * 512 * 1000)
+            os.fsync(disk.fileno())
+        # When a page was last used is told from its age, to a second.
+        states = [(page, f"{flags}") for page, _, flags in
+                  map(str.split, self.ok("get", "a", "block_state").splitlines())]
+        self.assertEqual(states, [(str(page), "s.....") for page in range(20000)])
+        file = os.open(self.path("block/a/block_state"), os.O_RDONLY)
+        self.addCleanup(os.close, file)
+        text = b""
+        while chunk := os.read(file, 10007):
+            text += chunk
+        self.assertEqual([(line.split()[0], line.split()[2]) for line in text.decode().splitlines()],
+                         states)
+        for page in (19999, 19000, 3, 10000, 0):
+            self.assertEqual(os.pread(file, 13, page * 40), f"{page:12} ".encode())
+        self.assertEqual(os.pread(file, 40, 20000 * 40), b"")
+        self.assertEqual(self.read("block/a/block_state").count("\n"), 20000)
+
+    def test_write_back_by_the_kernels_files(self):
+        self.mount()
+        self.ok("start", "a")
+        block = "block/a"
+        store = os.path.join(self.temp.name, "store")
+        with open(store, "wb") as file:
+            file.truncate(1 << 20)
+        self.assertEqual(self.read(block, "backing_dev"), "none\n")
+        self.assertEqual(self.write("idle\n", block, "writeback"), "EINVAL")
+        self.assertEqual(self.write(store + ".none\n", block, "backing_dev"), "ENOENT")
+        self.assertEqual(self.write(store + "\n", block, "backing_dev"), None)
+        self.assertEqual(self.write("0\n", block, "writeback_batch_size"), "EINVAL")
+        self.assertEqual(self.write("16M\n", block, "disksize"), None)
+        self.assertEqual(self.write("none\n", block, "backing_dev"), "EBUSY")
+        self.assertEqual(self.write("1\n", block, "compressed_writeback"), "EBUSY")
+        # As long as a write to the kernel's file can be, and taken to its last page.
+        pages = " ".join(f"page_index={page}" for page in range(1000, 3000))[:4095]
+        pages = pages[:pages.rindex(" ")]
+        self.assertEqual(self.write(pages.ljust(4095) + "\n", block, "writeback"), None)
+        self.assertEqual(self.write(f"{pages} page_index=4096"[-4095:].partition(" ")[2],
+                                    block, "writeback"), "ERANGE")
+        self.assertEqual(self.read(block, "bd_stat"), "0 0 0\n")
+        self.ok("start", "b", "--size", "1M", "--nbd", "auto")
+        self.assertEqual(self.write("idle\n", "block/b", "writeback"), "ENODEV")
+
     def test_mount_points_that_will_not_do(self):
         plain = os.path.join(self.temp.name, "plain")
         with open(plain, "w", encoding="ascii"):

@@ -58,8 +58,14 @@ class SysfsTreeTest : public testing::Test {
   std::string read(const std::string& path) const {
     const auto node = tree_->look_up(path);
     if (!node) return "no such file";
-    const auto text = tree_->read(*node);
-    return text ? *text : "error: " + std::string(describe(text.error().status));
+    std::string text;
+    for (std::uint64_t from = 0;;) {
+      const auto part = tree_->read(*node, from);
+      if (!part) return "error: " + std::string(describe(part.error().status));
+      text += part->text;
+      if (!part->next) return text;
+      from = *part->next;
+    }
   }
   Status write(const std::string& path, std::string_view text) const {
     const auto node = tree_->look_up(path);
@@ -213,8 +219,8 @@ TEST_F(SysfsTreeTest, ADeviceThatGoesTakesItsFilesAlong) {
   const auto size = tree_->look_up("/block/a/size").value();
   servers_.clear();
   locks_.front().remove_files(dir_->files("a"));
-  EXPECT_EQ(tree_->read(node).error().status, Status::no_device);
-  EXPECT_EQ(tree_->read(size).error().status, Status::no_device);
+  EXPECT_EQ(tree_->read(node, 0).error().status, Status::no_device);
+  EXPECT_EQ(tree_->read(size, 0).error().status, Status::no_device);
   EXPECT_EQ(tree_->write(tree_->look_up("/").value(), "1").error().status, Status::not_found);
   EXPECT_EQ(list("/block"), std::set<std::string>{});
 }
