@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "attach/nbd/protocol.h"
+
 namespace uzram::attach::nbd {
 
 bool Deferred::Job::may_start() const noexcept {

@@ -16,29 +16,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "attach/nbd/protocol.h"
+#include "attach/nbd/command.h"
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "exec/slow_lane.h"
 #include "uzram/device.h"
 
 namespace uzram::attach::nbd {
-
-struct Command {
-  std::uint16_t flags = 0;
-  std::uint16_t type = 0;
-  std::uint64_t cookie = 0;  // the client's, sent back as it came
-  std::uint64_t offset = 0;
-  std::uint32_t length = 0;
-
-  bool is_change() const noexcept {
-    return type == kCmdWrite || type == kCmdTrim || type == kCmdWriteZeroes;
-  }
-  std::uint64_t end() const noexcept { return offset + length; }
-  bool overlaps(const Command& other) const noexcept {
-    return offset < other.end() && other.offset < end();
-  }
-};
 
 class Deferred {
  public:

@@ -20,8 +20,6 @@ constexpr std::size_t kExtentsMax = 2048;
 constexpr std::size_t kDescriptorBytes = 8;
 static_assert(sizeof(std::uint32_t) + kExtentsMax * kDescriptorBytes <= kSmallReplyBytes);
 
-constexpr std::size_t kReplyHeaderBytesMax = kStructuredReplyBytes + sizeof(std::uint64_t);
-
 std::uint16_t flags_allowed(std::uint16_t type, bool structured_replies) {
   // "Command flags": FUA is accepted with every command once it was announced.
   switch (type) {
@@ -75,13 +73,7 @@ void Transmission::gather() {
       over_ = true;
       return;
     }
-    Command command;
-    command.flags = load_be<std::uint16_t>(at + 4);
-    command.type = load_be<std::uint16_t>(at + 6);
-    command.cookie = load_be<std::uint64_t>(at + 8);
-    command.offset = load_be<std::uint64_t>(at + 16);
-    command.length = load_be<std::uint32_t>(at + 24);
-    if (!gather_one(command)) return;
+    if (!gather_one(load_command(at))) return;
   }
 }
 
@@ -301,7 +293,8 @@ bool Transmission::answer(std::span<const Pending> commands) {
     const Pending& pending = commands[i];
     const Status status = status_of(pending);
     if (status == Status::would_block) continue;
-    const std::size_t header_size = put_header(pending, status, headers[i].data());
+    const std::size_t header_size =
+        put_reply_header(pending.command, session_, status, pending.data.size(), headers[i].data());
     parts[count++] = {headers[i].data(), header_size};
     if (status == Status::ok && !pending.data.empty()) {
       parts[count++] = {const_cast<std::byte*>(pending.data.data()), pending.data.size()};
@@ -316,42 +309,6 @@ Status Transmission::status_of(const Pending& pending) const {
     if (request.status != Status::ok) return request.status;
   }
   return Status::ok;
-}
-
-// Writes what stands before the data; returns its length.
-std::size_t Transmission::put_header(const Pending& pending, Status status, std::byte* to) const {
-  const Command& command = pending.command;
-  const std::uint32_t error = wire_error(status, command.type);
-  const bool read = command.type == kCmdRead;
-  // "Structured replies": READ must have them once they are agreed on, also for an error;
-  // BLOCK_STATUS has no other answer. The rest stays with the shorter kind.
-  if (!session_.structured_replies || !(read || command.type == kCmdBlockStatus)) {
-    store_be(to, kSimpleReplyMagic);
-    store_be(to + 4, error);
-    store_be(to + 8, command.cookie);
-    return kSimpleReplyBytes;
-  }
-  std::uint16_t type = read ? kReplyOffsetData : kReplyBlockStatus;
-  std::size_t extra = 0;  // payload bytes that stand in the header
-  std::byte* const payload = to + kStructuredReplyBytes;
-  if (error != 0) {
-    type = kReplyError;
-    store_be(payload, error);
-    store_be(payload + 4, std::uint16_t{0});  // no text
-    extra = 6;
-  } else if (pending.data.empty()) {
-    type = kReplyNone;  // a read of nothing: OFFSET_DATA must hold at least one byte
-  } else if (read) {
-    store_be(payload, command.offset);
-    extra = sizeof command.offset;
-  }
-  const std::size_t data = error != 0 ? 0 : pending.data.size();
-  store_be(to, kStructuredReplyMagic);
-  store_be(to + 4, kReplyFlagDone);
-  store_be(to + 6, type);
-  store_be(to + 8, command.cookie);
-  store_be(to + 16, static_cast<std::uint32_t>(extra + data));
-  return kStructuredReplyBytes + extra;
 }
 
 }  // namespace uzram::attach::nbd

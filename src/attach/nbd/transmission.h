@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 
+#include "attach/nbd/command.h"
 #include "attach/nbd/deferred.h"
 #include "attach/nbd/export.h"
 #include "attach/nbd/stream.h"
@@ -81,7 +82,6 @@ class Transmission {
   bool answer(std::span<const Pending> commands);
   bool answer_deferred();
   Status status_of(const Pending& pending) const;
-  std::size_t put_header(const Pending& pending, Status status, std::byte* to) const;
 
   const Export& export_;
   const Session session_;
