@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: the program, its manual page, the public headers, one static library that holds
+# What `cmake --install` puts where: the program, its manual pages, the public headers, one static library that holds
 # every part that the headers need, its pkg-config file and the licence.
 
 set(parts base codec pool backing device)
@@ -20,6 +20,7 @@ string(REGEX REPLACE "/$" "" UZRAM_PC_TO_PREFIX ${UZRAM_PC_TO_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/packaging/uzram.pc.in ${PROJECT_BINARY_DIR}/uzram.pc @ONLY)
 
 install(TARGETS uzram RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${PROJECT_BINARY_DIR}/uzram.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${PROJECT_BINARY_DIR}/uzram-attributes.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 install(TARGETS uzram_lib ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/uzram DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

@@ -277,21 +277,27 @@ void fill_standard_descriptors() {
 
 }  // namespace
 
+std::unique_ptr<CLI::App> make_app(int& exit_code) {
+  auto app = std::make_unique<CLI::App>("A block device whose contents live in compressed memory.",
+                                        "uzram");
+  app->set_version_flag("--version", "uzram " UZRAM_VERSION, "Print the version and exit");
+  app->set_help_flag("--help,-h", "Print this help and exit");
+  app->require_subcommand(1);
+  app->footer(
+      "Devices leave their sockets in $UZRAM_RUNTIME_DIR, else /run/uzram for root, else\n"
+      "$XDG_RUNTIME_DIR/uzram. Exit status: 0 done, 1 failed, 2 wrong usage.");
+  for (const AddCommand add : kCommands) add(*app, exit_code);
+  return app;
+}
+
 int run(int argc, const char* const* argv) {
   fill_standard_descriptors();
   // A reader that went away is an error of `print`, not a death without a word.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     int exit_code = kExitDone;
-    CLI::App app("A block device whose contents live in compressed memory.", "uzram");
-    app.set_version_flag("--version", "uzram " UZRAM_VERSION, "Print the version and exit");
-    app.set_help_flag("--help,-h", "Print this help and exit");
-    app.require_subcommand(1);
-    app.footer(
-        "Devices leave their sockets in $UZRAM_RUNTIME_DIR, else /run/uzram for root, else\n"
-        "$XDG_RUNTIME_DIR/uzram. Exit status: 0 done, 1 failed, 2 wrong usage.");
-    for (const AddCommand add : kCommands) add(app, exit_code);
-    return parse(app, argc, argv, exit_code);
+    const auto app = make_app(exit_code);
+    return parse(*app, argc, argv, exit_code);
   } catch (const std::exception& error) {
     return report({Status::io_error, std::string("internal error: ") + error.what()});
   }

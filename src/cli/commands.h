@@ -1,8 +1,8 @@
 // The subcommands of the command line.
 //
 // What: for each subcommand the arguments as people typed them and the function that does the work.
-//   `command_line.cc` alone knows the options and their help texts (it and bench.cc are all that
-//   must compile the large header of CLI11); one file per subcommand does the work.
+//   `command_line.cc` alone knows the options and their help texts (it, bench.cc and the manual are
+//   all that must compile the large header of CLI11); one file per subcommand does the work.
 // Units: none: numbers are judged where they are used. Ownership: values. Threading: the main
 //   thread.
 // Errors: each function reports one line through `report` (cli/output.h) and returns the exit
@@ -10,6 +10,7 @@
 #ifndef UZRAM_CLI_COMMANDS_H_
 #define UZRAM_CLI_COMMANDS_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -96,6 +97,9 @@ int run_sysfs(const SysfsArguments& arguments);
 // Registers the subcommand with its many options; its callback stores the exit status.
 void add_bench(CLI::App& app, int& exit_code);
 
+// The program's options and subcommands, which store its exit status in `exit_code`, which outlives
+// what is returned.
+std::unique_ptr<CLI::App> make_app(int& exit_code);
 // Parses the arguments, runs the subcommand that they name; the exit status of the program.
 int run(int argc, const char* const* argv);
 

@@ -41,9 +41,9 @@ done
 "$cxx" -std=c++20 -Wall -Wextra -Werror "$consumer" -o "$work/consumer" "${flags[@]}"
 "$work/consumer"
 
-# Nothing but these: the program and its manual page, the library, its headers and the two files that
+# Nothing but these: the program and its manual pages, the library, its headers and the two files that
 # describe it.
 if grep -vE '/(bin/uzram|lib/([^/]+/)?(libuzram\.a|pkgconfig/uzram\.pc))$' "$work/files" |
-  grep -vE '/(include/uzram/[a-z_]+\.h|share/doc/uzram/LICENSE|share/man/man7/uzram-attributes\.7)$'; then
+  grep -vE '/(include/uzram/[a-z_]+\.h|share/doc/uzram/LICENSE|share/man/man(1/uzram\.1|7/uzram-attributes\.7))$'; then
   fail "installs more than it should"
 fi
