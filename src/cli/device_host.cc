@@ -178,6 +178,29 @@ Result<void> DeviceHost::make_device(std::uint64_t size_bytes, bool best) {
   return published;
 }
 
+// The record is written whatever becomes of it: when it is too late to go back, because the new
+// part is in use, the size of now is what others must see.
+Result<void> DeviceHost::resize(std::uint64_t size_bytes) {
+  const base::MutexLock act(acts_);
+  if (auto go_on = check_not_stopping(); !go_on) return go_on;
+  const auto device = running();
+  if (!device) return tl::unexpected(device.error());
+  const std::uint64_t before = (*device)->size_bytes();
+  if (auto resized = (*device)->resize(size_bytes); !resized) return resized;
+  const auto told = tell_size();
+  if (!told && (*device)->resize(before)) static_cast<void>(tell_size());
+  auto published = publish();
+  return told ? published : told;
+}
+
+Result<void> DeviceHost::tell_size() const {
+  Result<void> told;
+  for (const Attached& attached : attachments()) {
+    if (auto one = attached.way_in->resized(); !one && told) told = std::move(one);
+  }
+  return told;
+}
+
 void DeviceHost::show(std::shared_ptr<Device> device, Attachments attachments) {
   const base::MutexLock lock(mutex_);
   device_.swap(device);

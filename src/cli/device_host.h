@@ -47,6 +47,7 @@ class DeviceHost final : public control::Host {
   Result<void> configure(const Change& change) override;
   Result<void> limit_write_back(const ChangeLimits& change) override;
   Result<void> init(std::uint64_t size_bytes) override;
+  Result<void> resize(std::uint64_t size_bytes) override;
   Result<void> drop() override;
   Result<void> run_pass(const Pass& pass) override;
   Result<void> reset(bool force) override;
@@ -86,6 +87,7 @@ class DeviceHost final : public control::Host {
   Result<void> try_hold_all(const Attachments& attachments) const UZRAM_REQUIRES(acts_);
   static void release_all(const Attachments& attachments);
   Result<void> stop_all(bool force) UZRAM_REQUIRES(acts_);
+  Result<void> tell_size() const UZRAM_REQUIRES(acts_);
   void forget(const Attached& attached) UZRAM_REQUIRES(acts_);
   Result<void> publish() const UZRAM_REQUIRES(acts_);
 

@@ -86,6 +86,13 @@ Result<unsigned> find_priority(const DeviceOptions& options, const AlgorithmPara
               "recomp_algorithm");
 }
 
+Result<std::uint64_t> parse_device_size(std::string_view value) {
+  const auto bytes = base::parse_size(value, kDeviceBytesMax);
+  if (!bytes) return bytes;
+  if (*bytes == 0) return refuse(Status::invalid_argument, value, "must be at least 1 byte");
+  return round_up_to_page(*bytes);
+}
+
 }  // namespace
 
 Result<void> check_compresses(const DeviceOptions& options) {
@@ -142,10 +149,15 @@ std::string read_debug_stat(const View&) {
 }
 
 Result<void> write_disksize(Host& host, std::string_view value) {
-  const auto bytes = base::parse_size(value, kDeviceBytesMax);
+  const auto bytes = parse_device_size(value);
   if (!bytes) return tl::unexpected(bytes.error());
-  if (*bytes == 0) return refuse(Status::invalid_argument, value, "must be at least 1 byte");
-  return naming(value, host.init(round_up_to_page(*bytes)));
+  return naming(value, host.init(*bytes));
+}
+
+Result<void> write_resize(Host& host, std::string_view value) {
+  const auto bytes = parse_device_size(value);
+  if (!bytes) return tl::unexpected(bytes.error());
+  return naming(value, host.resize(*bytes));
 }
 
 Result<void> write_reset(Host& host, std::string_view value) {

@@ -23,6 +23,7 @@ std::string read_io_stat(const View& view);
 std::string read_debug_stat(const View& view);
 
 Result<void> write_disksize(Host& host, std::string_view value);
+Result<void> write_resize(Host& host, std::string_view value);
 Result<void> write_reset(Host& host, std::string_view value);
 Result<void> write_comp_algorithm(Host& host, std::string_view value);
 Result<void> write_algorithm_params(Host& host, std::string_view value);

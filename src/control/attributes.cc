@@ -133,6 +133,13 @@ constexpr Attribute kAttributes[] = {
              "s(ame-filled) w(ritten back) h(uge) i(dle) r(ecompressed) n(ot compressible)",
      .read_part = read_block_state,
      .kernel = true},
+    {.name = "resize",
+     .unit = "bytes",
+     .help = "another size, rounded up to a page, while the device is in use; smaller only where "
+             "what is cut holds no data, whatever is mounted",
+     .write = write_resize,
+     .when = When::with_size,
+     .takes_long = true},
     {.name = "orig_data_size",
      .unit = "bytes",
      .help = "stored pages x 4096, same-filled ones too",
@@ -243,7 +250,9 @@ const Attribute* find_attribute(std::string_view name) noexcept {
 
 View view_of(const Host& host) {
   if (const auto device = host.device()) {
-    return {device->options(), device->stats(), device->write_back_limits(), true};
+    View view{device->options(), device->stats(), device->write_back_limits(), true};
+    view.options.size_bytes = device->size_bytes();
+    return view;
   }
   View view{host.options(), {}, {}, false};
   view.limits = view.options.write_back;

@@ -45,6 +45,9 @@ class Host {
   virtual Result<void> limit_write_back(const ChangeLimits& change) = 0;
   // Makes the device and its attachments. Refused (busy) while running.
   virtual Result<void> init(std::uint64_t size_bytes) = 0;
+  // Another size, for attachments too; all of it or nothing. no_device while it is new, busy where
+  // data would be cut.
+  virtual Result<void> resize(std::uint64_t size_bytes) = 0;
   // Ends attachments and device and sets all options back to their defaults; done at once where it
   // is new. Refused (busy) while clients have the device open.
   virtual Result<void> drop() = 0;

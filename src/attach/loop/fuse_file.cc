@@ -141,6 +141,12 @@ void FuseFile::wake_session() {
   static_cast<void>(::fstatfs(root_.get(), &unused));
 }
 
+Result<void> FuseFile::refresh_size() {
+  struct statx unused;
+  if (::statx(root_.get(), kLoopFileName, AT_STATX_FORCE_SYNC, STATX_SIZE, &unused) == 0) return {};
+  return fail_errno(errno, path_);
+}
+
 Result<void> FuseFile::unmount() {
   if (session_) {
     fuse_session_exit(session_.get());

@@ -29,6 +29,9 @@ class FuseFile {
   const ExportedDisk& disk() const noexcept { return disk_; }
   const std::string& path() const noexcept { return path_; }
 
+  // Makes the kernel ask for the file's size, which it keeps otherwise.
+  Result<void> refresh_size();
+
   // Ends serving whoever still has it open (they get errors), unmounts and removes the directory.
   // Safe to call again.
   Result<void> unmount();

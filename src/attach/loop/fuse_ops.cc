@@ -181,11 +181,12 @@ void release(fuse_req_t req, fuse_ino_t, fuse_file_info*) {
 void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info*) {
   const Device& device = disk_of(req).device;
   const std::uint64_t at = static_cast<std::uint64_t>(offset);
-  if (offset < 0 || at >= device.size_bytes()) {
+  const std::uint64_t end = device.size_bytes();
+  if (offset < 0 || at >= end) {
     fuse_reply_buf(req, nullptr, 0);
     return;
   }
-  const std::size_t length = std::min<std::uint64_t>(size, device.size_bytes() - at);
+  const std::size_t length = std::min<std::uint64_t>(size, end - at);
   std::byte* data = thread_buffer(length);
   if (data == nullptr) {
     fuse_reply_err(req, ENOMEM);
@@ -198,11 +199,12 @@ void write(fuse_req_t req, fuse_ino_t, const char* data, std::size_t size, off_t
            fuse_file_info*) {
   const Device& device = disk_of(req).device;
   const std::uint64_t at = static_cast<std::uint64_t>(offset);
-  if (offset < 0 || at >= device.size_bytes()) {
+  const std::uint64_t end = device.size_bytes();
+  if (offset < 0 || at >= end) {
     fuse_reply_err(req, ENOSPC);  // as a block device answers past its end
     return;
   }
-  const std::size_t length = std::min<std::uint64_t>(size, device.size_bytes() - at);
+  const std::size_t length = std::min<std::uint64_t>(size, end - at);
   // A write's data are only read.
   std::byte* from = reinterpret_cast<std::byte*>(const_cast<char*>(data));
   Turn::current().serve(req, {.op = Op::write, .offset = at, .length = length, .data = from});
@@ -218,11 +220,10 @@ void fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t offset, off_t length,
     fuse_reply_err(req, EINVAL);
     return;
   }
-  const std::uint64_t at =
-      std::min<std::uint64_t>(static_cast<std::uint64_t>(offset), device.size_bytes());
-  const std::uint64_t bytes =
-      std::min<std::uint64_t>(static_cast<std::uint64_t>(length), device.size_bytes() - at);
-  // The size never changes, so what lies past the end is "kept" by leaving it alone.
+  const std::uint64_t end = device.size_bytes();
+  const std::uint64_t at = std::min<std::uint64_t>(static_cast<std::uint64_t>(offset), end);
+  const std::uint64_t bytes = std::min<std::uint64_t>(static_cast<std::uint64_t>(length), end - at);
+  // No request changes the size, so what lies past the end is "kept" by leaving it alone.
   switch (mode & ~FALLOC_FL_KEEP_SIZE) {
     case FALLOC_FL_PUNCH_HOLE:
       Turn::current().serve(req, {.op = Op::discard, .offset = at, .length = bytes});

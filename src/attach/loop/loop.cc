@@ -23,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 // Device managers open and probe block devices at any time, for some milliseconds.
 constexpr std::chrono::seconds kProberGone{3};
 constexpr std::chrono::seconds kProberGoneForced{1};
+// A look at the file that began before the resize may be answered between ours and its use.
+constexpr int kResizeTries = 3;
 
 class LoopAttachment final : public Attachment {
  public:
@@ -33,6 +35,7 @@ class LoopAttachment final : public Attachment {
   std::string kind() const override { return "loop"; }
   std::string where() const override { return has_loop() ? loop_path(number_) : file_->path(); }
   unsigned clients() const override;
+  Result<void> resized() override;
   Result<void> stop(bool force) override;
   Result<void> hold() override;
   void release() noexcept override;
@@ -60,6 +63,17 @@ unsigned LoopAttachment::clients() const {
 Error LoopAttachment::in_use(const char* otherwise) const {
   const BlockUsers users = users_of(where());
   return {Status::busy, where() + ": " + (users.count > 0 ? users.first : otherwise)};
+}
+
+Result<void> LoopAttachment::resized() {
+  const std::uint64_t wanted = file_->disk().device.size_bytes();
+  for (int i = 0; i < kResizeTries; ++i) {
+    if (Result<void> shown = file_->refresh_size(); !shown || !has_loop()) return shown;
+    const auto size = resize_loop(number_, backing_);
+    if (!size) return tl::unexpected<Error>(size.error());
+    if (!*size || *size == wanted) return {};  // detached by somebody else, or done
+  }
+  return fail(Status::io_error, where() + ": kept its size");
 }
 
 Result<void> LoopAttachment::detach(bool force) {

@@ -3,6 +3,7 @@
 // What: `start_loop` mounts a directory that holds one file, the device's bytes, and puts
 //   /dev/loopN on it, so that kernels with neither ublk nor NBD still get a block device; or stops
 //   at the file, which needs no root. `clean_up_loop` removes what a killed process left of it.
+//   Resized, the loop device follows, under what is mounted on it, too.
 // Units: bytes. Ownership: the device must outlive the attachment, which owns the mount, its
 //   directory and the loop device, and removes all three.
 // Threading: as attachment.h says; `clients` and the names may also be asked by other threads.

@@ -1,6 +1,7 @@
 #include "attach/loop/loop_device.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -125,6 +126,19 @@ Result<base::Fd> claim_loop(int number, const Backing& backing) {
   base::Fd claim(::open(loop_path(number).c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
   if (!claim) return fail_errno(errno, loop_path(number));
   return claim;
+}
+
+Result<std::optional<std::uint64_t>> resize_loop(int number, const Backing& backing) {
+  loop_info64 info{};
+  const Result<base::Fd> device = open_bound(number, backing, info);
+  if (!device) return tl::unexpected<Error>(device.error());
+  if (!*device) return std::nullopt;
+  std::uint64_t size = 0;
+  if (::ioctl(device->get(), LOOP_SET_CAPACITY) != 0 ||
+      ::ioctl(device->get(), BLKGETSIZE64, &size) != 0) {
+    return fail_errno(errno, loop_path(number) + ": resize");
+  }
+  return size;
 }
 
 Result<bool> unbind_loop(int number, const Backing& backing, Unbind how) {

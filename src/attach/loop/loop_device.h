@@ -11,6 +11,8 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,10 @@ Result<int> bind_loop(const base::Fd& file, const std::string& path, unsigned bl
 // Holds the device exclusively, so that nobody can mount it or swap on it; none where it is not (or
 // no longer) bound to `backing`.
 Result<base::Fd> claim_loop(int number, const Backing& backing);
+
+// Makes the device as large as the kernel takes its backing file to be by now; its size then, none
+// where it is not (or no longer) bound to `backing`.
+Result<std::optional<std::uint64_t>> resize_loop(int number, const Backing& backing);
 
 enum class Unbind {
   now_or_refuse,  // busy, and nothing has changed, where it is mounted or else held exclusively

@@ -60,6 +60,23 @@ TEST_F(DeviceHostTest, GoesFromNewToRunningAndBack) {
   EXPECT_EQ(host->attach("nbd", "").error().status, Status::no_device);
 }
 
+TEST_F(DeviceHostTest, AnotherSizeIsPublishedAndOneThatIsRefusedIsNot) {
+  const auto host = make_with_nbd();
+  EXPECT_EQ(host->resize(kSizeBytes).error().status, Status::no_device);
+  ASSERT_TRUE(host->init(kSizeBytes).has_value());
+  ASSERT_TRUE(control::write_attribute(*host, "resize", "2097153").has_value());
+  EXPECT_EQ(published().size_bytes, 2 * kSizeBytes + kPageBytes);
+  EXPECT_EQ(published(), host->record());
+  EXPECT_EQ(control::read_attribute(*host, "disksize").value(), "2101248");
+  const std::vector<std::byte> page(kPageBytes, std::byte{1});
+  ASSERT_EQ(host->device()->write(2 * kSizeBytes, page), Status::ok);
+  EXPECT_EQ(control::write_attribute(*host, "resize", "1M").error().status, Status::busy);
+  EXPECT_EQ(published().size_bytes, 2 * kSizeBytes + kPageBytes);
+  ASSERT_TRUE(host->drop().has_value());
+  ASSERT_TRUE(host->init(kSizeBytes).has_value());
+  EXPECT_EQ(published().size_bytes, kSizeBytes);
+}
+
 TEST_F(DeviceHostTest, AChangeThatFailsChangesNothing) {
   const auto host = make_with_nbd();
   const auto done = host->configure([](DeviceOptions& options) -> Result<void> {
@@ -217,6 +234,7 @@ TEST_F(DeviceHostTest, AfterStopNothingIsBegun) {
   ASSERT_TRUE(host->stop(false).has_value());
   EXPECT_EQ(host->attach("nbd", "").error().status, Status::shutting_down);
   EXPECT_EQ(host->drop().error().status, Status::shutting_down);
+  EXPECT_EQ(host->resize(kSizeBytes).error().status, Status::shutting_down);
   EXPECT_EQ(host->configure([](DeviceOptions&) -> Result<void> { return {}; }).error().status,
             Status::shutting_down);
 }

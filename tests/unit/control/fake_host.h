@@ -30,6 +30,7 @@ class FakeHost final : public control::Host {
   Result<void> configure(const Change&) override { return fail(Status::busy, "'fake': running"); }
   Result<void> limit_write_back(const ChangeLimits&) override { return act("limits"); }
   Result<void> init(std::uint64_t) override { return fail(Status::busy, "'fake': running"); }
+  Result<void> resize(std::uint64_t size) override { return act("resize " + std::to_string(size)); }
   Result<void> drop() override {
     if (clients_now != 0) return fail(Status::busy, "'fake': in use");
     return act("drop");

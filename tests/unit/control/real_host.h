@@ -57,6 +57,10 @@ class RealHost final : public control::Host {
     device_ = std::move(*made);
     return {};
   }
+  Result<void> resize(std::uint64_t size_bytes) override {
+    if (!device_) return fail(Status::no_device, "no size yet");
+    return device_->resize(size_bytes);
+  }
   Result<void> drop() override {
     if (clients_now != 0) return fail(Status::busy, "in use");
     const DeviceType type = options_.type;
