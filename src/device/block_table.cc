@@ -96,7 +96,6 @@ void BlockTable::pin(BlockRun run) noexcept {
     group_free_[block / kGroupBlocks].fetch_sub(1, std::memory_order_relaxed);
     if (is_stale(block)) stale_free_.fetch_sub(1, std::memory_order_relaxed);
   }
-  used_.fetch_add(run.count, std::memory_order_relaxed);
 }
 
 BlockRun BlockTable::claim(std::uint64_t count_max) noexcept {
@@ -109,6 +108,7 @@ BlockRun BlockTable::claim(std::uint64_t count_max) noexcept {
   }
   if (run.count == 0) return run;
   pin(run);
+  used_.fetch_add(run.count, std::memory_order_relaxed);
   for (std::uint64_t block = run.first; block < run.first + run.count; ++block) {
     set_stale(block, true);
   }
@@ -131,12 +131,13 @@ void BlockTable::unpin(BlockRun run, bool discarded) noexcept {
   for (std::uint64_t block = run.first; block < run.first + run.count; ++block) {
     if (discarded) set_stale(block, false);
     const std::uint64_t old = entries_[block].fetch_and(~kPinned, std::memory_order_acq_rel);
-    if ((old & kLiveMask) == 0) note_free(block);
+    if ((old & kLiveMask) != 0) continue;
+    if (!discarded) used_.fetch_sub(1, std::memory_order_relaxed);
+    note_free(block);
   }
 }
 
 void BlockTable::note_free(std::uint64_t block) noexcept {
-  used_.fetch_sub(1, std::memory_order_relaxed);
   if (is_stale(block)) stale_free_.fetch_add(1, std::memory_order_relaxed);
   group_free_[block / kGroupBlocks].fetch_add(1, std::memory_order_relaxed);
 }
@@ -158,7 +159,9 @@ void BlockTable::give(std::uint64_t block, std::uint64_t unit) noexcept {
 
 void BlockTable::drop(std::uint64_t block) noexcept {
   const std::uint64_t old = entries_[block].fetch_sub(kLiveOne, std::memory_order_acq_rel);
-  if ((old & (kPinned | kLiveMask)) == kLiveOne) note_free(block);
+  if ((old & (kPinned | kLiveMask)) != kLiveOne) return;
+  used_.fetch_sub(1, std::memory_order_relaxed);
+  note_free(block);
 }
 
 std::uint64_t BlockTable::check_of(std::uint64_t block) const noexcept {
@@ -174,7 +177,9 @@ void BlockTable::reset() noexcept {
   epoch_.fetch_add(1, std::memory_order_acq_rel);
   for (std::uint64_t block = 0; block < end_; ++block) {
     const std::uint64_t old = entries_[block].fetch_and(kPinned, std::memory_order_acq_rel);
-    if ((old & kPinned) == 0 && (old & kLiveMask) != 0) note_free(block);
+    if ((old & kPinned) != 0 || (old & kLiveMask) == 0) continue;
+    used_.fetch_sub(1, std::memory_order_relaxed);
+    note_free(block);
   }
 }
 

@@ -40,11 +40,13 @@ class BlockTable {
 
   static Result<std::unique_ptr<BlockTable>> create(std::uint64_t block_count);
 
+  // Live ones, and those that are claimed to be written.
   std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
 
   // Pins free neighbours, at most `count_max`.
   BlockRun claim(std::uint64_t count_max) noexcept;
   // The same of blocks that were written since they were last discarded, for who discards them.
+  // They do not count as used meanwhile.
   BlockRun claim_stale(std::uint64_t count_max) noexcept;
   // Ends a claim: what is not live by now is free. `discarded`: and no longer stale.
   void unpin(BlockRun run, bool discarded = false) noexcept;

@@ -72,6 +72,7 @@ TEST(BlockTable, StaleBlocksAreThoseThatWereUsedAndAreFree) {
   const BlockRun one = table->claim_stale(8);
   EXPECT_EQ(one.first, 2U);  // the longest of neighbours
   EXPECT_EQ(one.count, 2U);
+  EXPECT_EQ(table->used(), 1U);  // who asks how full the store is means neither of them
   table->unpin(one, true);
   const BlockRun other = table->claim_stale(8);
   EXPECT_EQ(other.first, 0U);
