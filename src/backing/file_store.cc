@@ -31,7 +31,7 @@ class FileStore final : public Store {
   const std::string& where() const noexcept override { return path_; }
   std::uint64_t block_count() const noexcept override { return block_count_; }
   void run(std::span<Io> batch, unsigned in_flight_max) noexcept override;
-  void discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
+  bool discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
   void shut_down() noexcept override { shut_down_ = true; }
 
  private:
@@ -111,18 +111,19 @@ void FileStore::drop_cache(std::span<Io> batch) const noexcept {
   }
 }
 
-void FileStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
+bool FileStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
   const ByteRange range = clip_discard(first_block, count, block_count_);
-  if (range.length == 0 || shut_down_) return;
+  if (range.length == 0 || shut_down_) return true;
   if (is_device_) {
     std::array<std::uint64_t, 2> bytes{range.offset, range.length};
     (void)::ioctl(file_.get(), BLKDISCARD, bytes.data());
-    return;
+    return true;
   }
   while (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                      static_cast<off_t>(range.offset), static_cast<off_t>(range.length)) != 0 &&
          errno == EINTR) {
   }
+  return true;
 }
 
 std::string_view kind_of(mode_t mode) {

@@ -85,7 +85,7 @@ class NbdStore final : public Store {
   const std::string& where() const noexcept override { return uri_; }
   std::uint64_t block_count() const noexcept override { return block_count_; }
   void run(std::span<Io> batch, unsigned in_flight_max) noexcept override;
-  void discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
+  bool discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
   void shut_down() noexcept override UZRAM_EXCLUDES(mutex_);
 
  private:
@@ -157,17 +157,19 @@ void NbdStore::run(std::span<Io> batch, unsigned in_flight_max) noexcept {
   Batch made;
   made.ios = batch;
   made.in_flight_max = std::clamp(in_flight_max, 1U, kInFlightMax);
+  (void)has_more(made);  // past those that were refused
   submit_and_wait(made);
 }
 
-void NbdStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
+bool NbdStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
   const ByteRange range = clip_discard(first_block, count, block_count_);
-  if (range.length == 0 || !can_trim_) return;
+  if (range.length == 0 || !can_trim_) return true;
   Io place{Io::Kind::write, range.offset, {}, kPending};
   Batch made;
   made.ios = {&place, 1};
   made.trim_bytes = range.length;
   submit_and_wait(made);
+  return !place.uncertain;
 }
 
 void NbdStore::submit_and_wait(Batch& batch) noexcept {
@@ -310,7 +312,9 @@ void NbdStore::give_up_connection() noexcept {
   (void)collect();
   connection_.reset();  // from here on nothing moves the callers' bytes
   for (Slot& slot : slots_) {
-    if (slot.batch != nullptr) end(slot, Status::io_error);
+    if (slot.batch == nullptr) continue;
+    slot.io->uncertain = slot.io->kind == Io::Kind::write;
+    end(slot, Status::io_error);
   }
 }
 

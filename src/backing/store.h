@@ -32,6 +32,9 @@ struct Io {
   std::uint64_t offset = 0;    // bytes
   std::span<std::byte> data;   // at least a block, its address aligned to kBlockBytes
   Status status = Status::ok;  // out
+  // Out, of a write that failed: the store may carry it out later all the same (a server whose
+  // connection was lost has it still). Nothing else may be written there.
+  bool uncertain = false;
 };
 
 class Store {
@@ -52,9 +55,9 @@ class Store {
   virtual void run(std::span<Io> batch, unsigned in_flight_max) noexcept = 0;
 
   // Advice: these blocks hold nothing any more and read as anything. Their space is given back
-  // where the store can. Done when it returns, so that a later write is safe; never fails, and
-  // ignores what lies past the end.
-  virtual void discard(std::uint64_t first_block, std::uint64_t count) noexcept = 0;
+  // where the store can. Done, or never to be done, when it returns true, so that a later write is
+  // safe; false: as an uncertain write. Ignores what lies past the end.
+  virtual bool discard(std::uint64_t first_block, std::uint64_t count) noexcept = 0;
 
   // For who must end and can't wait: whatever comes from now on fails with io_error, and so does
   // what is under way where the store can end it. A system call can't be ended. For good; does not

@@ -22,6 +22,7 @@ inline constexpr Status kPending = Status::would_block;
 inline std::size_t check_batch(std::span<Io> batch, std::uint64_t block_count) noexcept {
   std::size_t pending = 0;
   for (Io& io : batch) {
+    io.uncertain = false;
     io.status = check_io(io, block_count);
     if (io.status != Status::ok) continue;
     io.status = kPending;

@@ -199,21 +199,21 @@ WriteBackLimits BackingArea::limits() const noexcept {
 void BackingArea::set_limits(const WriteBackLimits& limits) noexcept {
   const base::MutexLock lock(mutex_);
   limits_ = limits;
+  ++budget_;
 }
 
-std::uint64_t BackingArea::take_budget(std::uint64_t blocks) noexcept {
+std::uint64_t BackingArea::take_budget(std::uint64_t blocks, std::uint64_t& budget) noexcept {
   const base::MutexLock lock(mutex_);
+  budget = budget_;
   if (!limits_.limited) return blocks;
   const std::uint64_t taken = std::min(blocks, limits_.budget_blocks);
   limits_.budget_blocks -= taken;
   return taken;
 }
 
-void BackingArea::give_budget(std::uint64_t blocks) noexcept {
+void BackingArea::give_budget(std::uint64_t blocks, std::uint64_t budget) noexcept {
   const base::MutexLock lock(mutex_);
-  if (!limits_.limited) return;
-  // A budget set meanwhile may be as large as can be.
-  limits_.budget_blocks += std::min(blocks, ~std::uint64_t{0} - limits_.budget_blocks);
+  if (limits_.limited && budget == budget_) limits_.budget_blocks += blocks;
 }
 
 void BackingArea::reset() noexcept {
@@ -245,8 +245,8 @@ bool BackingArea::discard_some() noexcept {
   }
   const BlockRun run = blocks_->claim_stale(kBlocksAtOnce);
   if (run.count > 0) {
-    store_->discard(run.first, run.count);
-    blocks_->unpin(run, true);
+    // Where it may still come to happen, the blocks stay claimed for good.
+    if (store_->discard(run.first, run.count)) blocks_->unpin(run, true);
   }
   {
     const base::MutexLock lock(mutex_);

@@ -109,9 +109,10 @@ class BackingArea {
 
   WriteBackLimits limits() const noexcept;
   void set_limits(const WriteBackLimits& limits) noexcept;
-  // As many of `blocks` as the budget allows.
-  std::uint64_t take_budget(std::uint64_t blocks) noexcept;
-  void give_budget(std::uint64_t blocks) noexcept;
+  // As many of `blocks` as the budget allows; `budget` names the one they are taken from. What is
+  // given back to a budget that has been replaced since is nobody's.
+  std::uint64_t take_budget(std::uint64_t blocks, std::uint64_t& budget) noexcept;
+  void give_budget(std::uint64_t blocks, std::uint64_t budget) noexcept;
 
   // Has blocks that hold nothing discarded, by and by.
   void discard_stale() noexcept;
@@ -140,6 +141,7 @@ class BackingArea {
 
   mutable base::Mutex mutex_;
   WriteBackLimits limits_ UZRAM_GUARDED_BY(mutex_);
+  std::uint64_t budget_ UZRAM_GUARDED_BY(mutex_) = 0;  // counts the budgets that were set
   bool discards_wanted_ UZRAM_GUARDED_BY(mutex_) = false;
   bool discarding_ UZRAM_GUARDED_BY(mutex_) = false;  // a call of the store is under way
   bool stopping_ UZRAM_GUARDED_BY(mutex_) = false;

@@ -161,7 +161,10 @@ void BlockTable::drop(std::uint64_t block) noexcept {
   const std::uint64_t old = entries_[block].fetch_sub(kLiveOne, std::memory_order_acq_rel);
   if ((old & (kPinned | kLiveMask)) != kLiveOne) return;
   used_.fetch_sub(1, std::memory_order_relaxed);
-  note_free(block);
+  // It was written, and is stale from now on; asked by now, it could have been claimed and
+  // discarded.
+  stale_free_.fetch_add(1, std::memory_order_relaxed);
+  group_free_[block / kGroupBlocks].fetch_add(1, std::memory_order_relaxed);
 }
 
 std::uint64_t BlockTable::check_of(std::uint64_t block) const noexcept {

@@ -50,6 +50,9 @@ class BlockTable {
   BlockRun claim_stale(std::uint64_t count_max) noexcept;
   // Ends a claim: what is not live by now is free. `discarded`: and no longer stale.
   void unpin(BlockRun run, bool discarded = false) noexcept;
+  // Ends a claim of blocks that something late may still be written to: nobody is to have them
+  // again.
+  void abandon(BlockRun run) noexcept { used_.fetch_sub(run.count, std::memory_order_relaxed); }
   bool any_stale() const noexcept { return stale_free_.load(std::memory_order_relaxed) > 0; }
 
   // For the claimer, before the first object is made in the block.

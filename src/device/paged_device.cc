@@ -211,7 +211,7 @@ Status PagedDevice::write(Context& context, const Request& request) noexcept {
 }
 
 // Discard and write-zeroes: whole pages drop their objects, edges are zeroed to the byte. A discard
-// is advice: an edge that can't be stored, for want of memory, keeps its bytes.
+// is advice: an edge that can't be stored, for want of memory, or not be read, keeps its bytes.
 Status PagedDevice::zero(Context& context, const Request& request) noexcept {
   const bool is_discard = request.op == Op::discard;
   const bool keep = !is_discard && (request.flags & kNoHole) != 0;
@@ -261,7 +261,8 @@ Status PagedDevice::zero_edge(Context& context, PageIndex page, std::size_t at, 
   if (slot == nullptr || reads_zero(slot->peek())) return Status::ok;
   const Status status = zero_part(context, *slot, at, length);
   if (slot->peek() == SlotWord()) slots().note_emptied(*slot);
-  return is_discard && status == Status::no_space ? Status::ok : status;
+  const bool keeps = status == Status::no_space || status == Status::io_error;
+  return is_discard && keeps ? Status::ok : status;
 }
 
 void PagedDevice::expand_fill(SlotWord word, PageOut out) const noexcept {

@@ -62,11 +62,11 @@ WriteStage::Room WriteStage::make_room(std::uint32_t bytes) noexcept {
     return Room::full;
   }
   // Where nothing is left, what the stage holds too much may do.
-  const std::uint64_t paid = area_->take_budget(kRunBlocks);
-  if (paid == 0) return runs_.empty() ? Room::no_budget : Room::full;
   Run run;
+  const std::uint64_t paid = area_->take_budget(kRunBlocks, run.budget);
+  if (paid == 0) return runs_.empty() ? Room::no_budget : Room::full;
   run.blocks = area_->blocks().claim(paid);
-  area_->give_budget(paid - run.blocks.count);
+  area_->give_budget(paid - run.blocks.count, run.budget);
   if (run.blocks.count == 0) return runs_.empty() ? Room::no_blocks : Room::full;
   if (!raw) {
     run.number = area_->next_run_number();
@@ -111,7 +111,7 @@ void WriteStage::close(Run& run, std::byte* bytes) noexcept {
   const std::uint64_t kept = needed / kBlockBytes, spare = run.blocks.count - kept;
   if (spare == 0) return;
   area_->blocks().unpin({run.blocks.first + kept, spare});
-  area_->give_budget(spare);
+  area_->give_budget(spare, run.budget);
   run.blocks.count = kept;
 }
 
@@ -130,7 +130,8 @@ Status WriteStage::write(std::uint32_t in_flight_max) noexcept {
   auto io = ios_.begin();
   for (Run& run : runs_) {
     if (run.blocks.count == 0) continue;
-    run.status = (io++)->status;
+    run.status = io->status;
+    run.uncertain = (io++)->uncertain;
     if (run.status != Status::ok) last = run.status;
   }
   return last;
@@ -138,11 +139,15 @@ Status WriteStage::write(std::uint32_t in_flight_max) noexcept {
 
 void WriteStage::settle() noexcept {
   for (const Run& run : runs_) {
-    area_->blocks().unpin(run.blocks);
+    if (run.uncertain) {
+      area_->blocks().abandon(run.blocks);
+    } else {
+      area_->blocks().unpin(run.blocks);
+    }
     if (run.status == Status::ok) {
       area_->count_written(run.blocks.count);
     } else {
-      area_->give_budget(run.blocks.count);
+      area_->give_budget(run.blocks.count, run.budget);
     }
   }
   runs_.clear();

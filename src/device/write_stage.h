@@ -64,7 +64,9 @@ class WriteStage {
     BlockRun blocks;
     std::uint64_t number = 0;
     std::uint64_t used_bytes = 0;
+    std::uint64_t budget = 0;  // the budget that its blocks were paid from
     Status status = Status::ok;
+    bool uncertain = false;
   };
   static constexpr std::uint64_t kRunBytes = kRunBlocks * backing::kBlockBytes;
   static constexpr std::size_t kNone = ~std::size_t{0};

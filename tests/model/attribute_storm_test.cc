@@ -115,6 +115,12 @@ void AttributeStorm::read_attributes(std::uint64_t seed) {
   const auto all = control::attributes();
   while (!stop_.load()) {
     const control::Attribute& attribute = all[random() % all.size()];
+    if (attribute.in_parts()) {
+      for (std::optional<std::uint64_t> from = 0; from;) {
+        from = control::read_attribute_part(*host_, attribute, *from).next;
+      }
+      continue;
+    }
     const auto value = control::read_attribute(*host_, attribute.name);
     if (attribute.readable() != value.has_value()) ++wrong_;
   }

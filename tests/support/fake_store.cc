@@ -22,6 +22,11 @@ void FakeStore::fail_nth(Kind kind, std::uint64_t n, Status status) {
   faults.nth_at = faults.ended + n;
 }
 
+void FakeStore::lose_answers() {
+  const base::MutexLock lock(mutex_);
+  answers_lost_ = true;
+}
+
 void FakeStore::flip_bit(std::uint64_t block, std::uint64_t bit) {
   const base::MutexLock lock(mutex_);
   bytes_.at(block * kBlockBytes + bit / 8) ^= std::byte{1} << (bit % 8);
@@ -92,6 +97,7 @@ void FakeStore::finish(backing::Io& io) {
   if (io.status != Status::ok) return;
   io.status = is_nth ? std::exchange(faults.nth, Status::ok) : faults.all;
   if (shut_down_) io.status = Status::io_error;
+  io.uncertain = io.status != Status::ok && answers_lost_ && io.kind == Kind::write;
   if (io.status != Status::ok) return;
   std::byte* const at = bytes_.data() + io.offset;
   if (io.kind == Kind::read) {
@@ -125,14 +131,15 @@ void FakeStore::run(std::span<backing::Io> batch, unsigned in_flight_max) noexce
   }
 }
 
-void FakeStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
+bool FakeStore::discard(std::uint64_t first_block, std::uint64_t count) noexcept {
   const base::MutexLock lock(mutex_);
-  if (shut_down_) return;
+  if (shut_down_) return true;
   discards_.emplace_back(first_block, count);
   discarded_blocks_ += count;
   discarded_.notify_all();
   const backing::ByteRange range = backing::clip_discard(first_block, count, block_count_);
   std::memset(bytes_.data() + range.offset, static_cast<int>(kDiscardedByte), range.length);
+  return !answers_lost_;
 }
 
 }  // namespace uzram::test

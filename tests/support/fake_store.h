@@ -33,6 +33,8 @@ class FakeStore final : public backing::Store {
   void fail_all(Kind kind, Status status);
   // The nth from now on fails, once; others as before.
   void fail_nth(Kind kind, std::uint64_t n, Status status);
+  // Failed writes are uncertain ones from now on, and every discard is.
+  void lose_answers();
   // Changes one bit of what is stored. `bit` is below kBlockBytes * 8.
   void flip_bit(std::uint64_t block, std::uint64_t bit);
 
@@ -57,7 +59,7 @@ class FakeStore final : public backing::Store {
   const std::string& where() const noexcept override { return where_; }
   std::uint64_t block_count() const noexcept override { return block_count_; }
   void run(std::span<backing::Io> batch, unsigned in_flight_max) noexcept override;
-  void discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
+  bool discard(std::uint64_t first_block, std::uint64_t count) noexcept override;
   // Held Ios fail at once.
   void shut_down() noexcept override;
 
@@ -86,6 +88,7 @@ class FakeStore final : public backing::Store {
   unsigned held_ UZRAM_GUARDED_BY(mutex_) = 0;
   unsigned in_flight_ UZRAM_GUARDED_BY(mutex_) = 0;
   unsigned in_flight_peak_ UZRAM_GUARDED_BY(mutex_) = 0;
+  bool answers_lost_ UZRAM_GUARDED_BY(mutex_) = false;
   mutable base::CondVar discarded_;
   std::uint64_t discarded_blocks_ UZRAM_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> discards_ UZRAM_GUARDED_BY(mutex_);

@@ -159,9 +159,14 @@ bool Stream::is_woken(int wake_fd) const {
     const auto time = std::chrono::ceil<milliseconds>(*pending_end_ - Clock::now()).count();
     left = static_cast<int>(std::clamp<std::int64_t>(time, 0, 1 << 30));
   }
-  pollfd ready[2] = {{fd_, POLLIN, 0}, {wake_fd, POLLIN, 0}};
-  // Interrupted or too late: to receive tells.
-  return ::poll(ready, 2, left) > 0 && ready[1].revents != 0;
+  for (;;) {
+    pollfd ready[2] = {{fd_, POLLIN, 0}, {wake_fd, POLLIN, 0}};
+    const int count = ::poll(ready, 2, left);
+    if (count > 0) return ready[1].revents != 0;
+    if (count == 0) return false;  // too late: to receive tells
+    // Whoever is woken for nothing comes again; who is not woken would wait for ever.
+    if (errno != EINTR) return true;
+  }
 }
 
 bool Stream::send(std::span<iovec> parts) {

@@ -230,6 +230,50 @@ TEST_F(WriteBack, AFailedWriteLeavesItsPagesInMemoryAndGoesOn) {
   EXPECT_EQ(paged_->check(), "");
 }
 
+TEST_F(WriteBack, BlocksThatALateWriteMayReachAreNeverUsedAgain) {
+  make(32);
+  put_many(0, 16, PageKind::incompressible);
+  store_->lose_answers();
+  store_->fail_nth(Kind::write, 0, Status::io_error);
+  EXPECT_EQ(refusal({.ranges = {{0, 0}}}), Status::io_error);
+  EXPECT_EQ(device_->stats().bd_count, 0U);
+  EXPECT_EQ(write_back(), 16U);
+  EXPECT_EQ(device_->stats().bd_count, 16U);
+  for (const std::byte byte : store_->block(0)) EXPECT_EQ(byte, std::byte{0});
+  put_many(16, 16, PageKind::incompressible);
+  EXPECT_EQ(refusal(), Status::no_space);
+  EXPECT_EQ(device_->stats().bd_count, 31U);
+  // So it is with a discard that may come late.
+  ASSERT_EQ(device_->discard(0, kPageBytes), Status::ok);
+  pages_[0] = {};
+  store_->wait_until_discarded(1);
+  EXPECT_EQ(refusal(), Status::no_space);
+  EXPECT_EQ(device_->stats().bd_count, 30U);
+}
+
+TEST_F(WriteBack, WhatIsGivenBackIsNotAddedToABudgetSetMeanwhile) {
+  put_many(0, 5, PageKind::incompressible);
+  ASSERT_EQ(device_->set_write_back_limits({.limited = true, .budget_blocks = 100}), Status::ok);
+  store_->hold(Kind::write);
+  store_->fail_nth(Kind::write, 0, Status::io_error);
+  std::thread pass([&] { EXPECT_EQ(refusal({.pages = PageClass::huge}), Status::io_error); });
+  store_->wait_until_held(1);
+  ASSERT_EQ(device_->set_write_back_limits({.limited = true, .budget_blocks = 7}), Status::ok);
+  store_->release();
+  pass.join();
+  EXPECT_EQ(device_->write_back_limits().budget_blocks, 7U);
+}
+
+TEST_F(WriteBack, ADiscardDropsItsWholePagesThoughAnEdgeCanNotBeRead) {
+  put_many(0, 4, PageKind::incompressible);
+  ASSERT_EQ(write_back(), 4U);
+  store_->fail_all(Kind::read, Status::io_error);
+  EXPECT_EQ(device_->discard(100, 3 * kPageBytes), Status::ok);
+  store_->fail_all(Kind::read, Status::ok);
+  EXPECT_EQ(device_->stats().bd_count, 2U);
+  pages_[1] = pages_[2] = {};
+}
+
 TEST_F(WriteBack, AFlippedBitIsThatPagesErrorAloneAndHealsByOverwriteOrDiscard) {
   for (const bool compressed : {false, true}) {
     make(256, compressed);
