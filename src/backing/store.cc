@@ -6,20 +6,10 @@
 
 #include "backing/file_store.h"
 #include "backing/nbd_store.h"
+#include "backing/scheme.h"
 #include "uzram/backing.h"
 
 namespace uzram::backing {
-namespace {
-
-// What stands before "://"; empty where `where` is a path.
-std::string_view scheme_of(std::string_view where) {
-  const std::size_t end = where.find("://");
-  if (end == std::string_view::npos) return {};
-  const std::string_view scheme = where.substr(0, end);
-  return scheme.find('/') == std::string_view::npos ? scheme : std::string_view();
-}
-
-}  // namespace
 
 Status check_io(const Io& io, std::uint64_t block_count) noexcept {
   const std::uint64_t length = io.data.size();

@@ -3,6 +3,7 @@
 #include <system_error>
 #include <vector>
 
+#include "backing/scheme.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/device_process.h"
@@ -96,7 +97,7 @@ Result<std::string> backing_place(const StartArguments& arguments, DeviceType ty
   if (arguments.count) {
     return fail(Status::invalid_argument, "--backing: one store can't serve several devices");
   }
-  if (control::is_backing_uri(where)) return where;
+  if (!backing::scheme_of(where).empty()) return where;
   std::error_code error;
   const auto absolute = std::filesystem::absolute(where, error);
   if (error) return fail_errno(error.value(), "--backing " + where);

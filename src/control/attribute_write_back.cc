@@ -1,6 +1,7 @@
 // The attributes of write-back: the backing store, what moves there, and how much may.
 #include <optional>
 
+#include "backing/scheme.h"
 #include "backing/store.h"
 #include "base/units.h"
 #include "control/attribute_values.h"
@@ -116,7 +117,7 @@ std::string read_compressed_writeback(const View& view) {
 
 Result<void> write_backing_dev(Host& host, std::string_view value) {
   // Another process than the writer's opens it, from a directory of its own.
-  if (value != kNone && !is_backing_uri(value) && !value.starts_with('/')) {
+  if (value != kNone && backing::scheme_of(value).empty() && !value.starts_with('/')) {
     return refuse(value, "must be an absolute path, an NBD URI or none");
   }
   return host.configure([value](DeviceOptions& options) -> Result<void> {

@@ -13,11 +13,6 @@ constexpr std::chrono::milliseconds kPause{10};
 
 }  // namespace
 
-bool is_backing_uri(std::string_view where) noexcept {
-  const std::size_t end = where.find("://");
-  return end != std::string_view::npos && where.substr(0, end).find('/') == std::string_view::npos;
-}
-
 Result<std::shared_ptr<backing::Store>> open_backing(const std::string& where) {
   for (int attempt = 1;; ++attempt) {
     auto store = open_backing_store(where);

@@ -8,15 +8,11 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "uzram/backing.h"
 #include "uzram/result.h"
 
 namespace uzram::control {
-
-// Whether it is meant as a URI rather than as a path.
-bool is_backing_uri(std::string_view where) noexcept;
 
 // open_backing_store, but for a store that a reset has just given up: that is waited for.
 Result<std::shared_ptr<backing::Store>> open_backing(const std::string& where);

@@ -7,9 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
-#include <system_error>
 #include <utility>
-#include <vector>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

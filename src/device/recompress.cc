@@ -10,10 +10,18 @@ bool ZramDevice::is_of(PageClass pages, SlotWord word) noexcept {
   return word.has_object() && (!idle || word.idle()) && (!huge || word.kind() == Kind::raw);
 }
 
+std::span<const ZramDevice::Round> ZramDevice::rounds_of(PageClass pages) noexcept {
+  static constexpr std::uint32_t kRaw = kPageBytes;
+  static constexpr Round kRounds[] = {{kRaw}, {2731, kRaw}, {1366, 2731}, {0, 1366}};
+  const std::span<const Round> all(kRounds);
+  const bool only_huge = pages == PageClass::huge || pages == PageClass::huge_idle;
+  return only_huge ? all.first(1) : all;
+}
+
 struct ZramDevice::Recompression {
   RecompressOptions options;
-  std::uint32_t stride_min = 0, stride_end = 0;  // of this round
-  unsigned last_priority = 0;                    // that may be tried
+  Round round;
+  unsigned last_priority = 0;  // that may be tried
 };
 
 Result<std::uint64_t> ZramDevice::mark_idle(std::uint64_t age_seconds) {
@@ -32,7 +40,7 @@ Result<std::uint64_t> ZramDevice::mark_idle(std::uint64_t age_seconds) {
 }
 
 Result<std::uint64_t> ZramDevice::recompress(const RecompressOptions& options) {
-  Recompression pass{options, 0, 0, 0};
+  Recompression pass{options, {}, 0};
   for (unsigned i = 1; i < codecs_.size(); ++i) {
     if (codecs_[i].codec != nullptr) pass.last_priority = i;
   }
@@ -62,18 +70,13 @@ Result<std::uint64_t> ZramDevice::recompress(const RecompressOptions& options) {
     if (word.marked()) static_cast<void>(slot.try_set_aside(word, word.unmarked()));
     return true;
   });
-  pass.stride_end = ~std::uint32_t{0};
-  for (const std::uint32_t from : kRoundsFrom) {
-    if (status != Status::ok) break;
-    pass.stride_min = from;
+  for (const Round& round : rounds_of(options.pages)) {
+    if (status != Status::ok || done == options.pages_max) break;
+    pass.round = round;
     status = for_each_slot([&](Context& context, Slot& slot) {
       if (done < options.pages_max && recompress_page(context, slot, pass)) ++done;
       return done < options.pages_max;
     });
-    pass.stride_end = from;
-    const bool only_huge =
-        options.pages == PageClass::huge || options.pages == PageClass::huge_idle;
-    if (done == options.pages_max || only_huge) break;
   }
   end_pass();
   if (status != Status::ok) return fail(status, "recompression: no memory");
@@ -89,7 +92,7 @@ bool ZramDevice::recompress_page(Context& context, Slot& slot, const Recompressi
   if (!wanted(slot.peek())) return false;
   const SlotWord word = slot.lock();
   const std::uint32_t stride = word.has_object() ? stride_of(word) : 0;
-  if (!wanted(word) || stride < pass.stride_min || stride >= pass.stride_end) {
+  if (!wanted(word) || !pass.round.has(stride)) {
     slot.unlock(word);
     return false;
   }

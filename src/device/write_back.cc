@@ -31,8 +31,8 @@ std::vector<PageRange> without_overlaps(std::vector<PageRange> ranges) {
 struct ZramDevice::WriteBackPass {
   PageClass pages = PageClass::all;
   WriteStage stage;
-  std::uint32_t stride_min = 0, stride_end = ~std::uint32_t{0};  // of this round
-  WriteStage::Room room = WriteStage::Room::there;               // why it stopped
+  Round round = {};
+  WriteStage::Room room = WriteStage::Room::there;  // why it stopped
   std::uint64_t moved = 0;
   Status error = Status::ok;  // of the last write that failed
   bool over = false;
@@ -54,11 +54,10 @@ Result<std::uint64_t> ZramDevice::write_back(const WriteBackOptions& options) {
   }
   WriteBackPass pass{.pages = options.pages, .stage = std::move(*stage)};
   if (options.ranges.empty()) {
-    for (const std::uint32_t from : kRoundsFrom) {
-      pass.stride_min = from;
+    for (const Round& round : rounds_of(options.pages)) {
+      pass.round = round;
       write_back_range(pass, {0, end_page() - 1});
       flush_stage(pass);
-      pass.stride_end = from;
     }
   } else {
     for (const PageRange& range : without_overlaps(options.ranges)) write_back_range(pass, range);
@@ -110,7 +109,7 @@ bool ZramDevice::stage(Context& context, Slot& slot, WriteBackPass& pass) noexce
   for (;;) {
     const SlotWord word = slot.lock();
     const std::uint32_t stride = word.has_object() ? stride_of(word) : 0;
-    if (!is_of(pass.pages, word) || stride < pass.stride_min || stride >= pass.stride_end) {
+    if (!is_of(pass.pages, word) || !pass.round.has(stride)) {
       slot.unlock(word);
       return true;
     }

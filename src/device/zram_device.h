@@ -78,10 +78,13 @@ class ZramDevice final : public PagedDevice {
   Status write_all_or_none(Context& context, PageIndex first, std::size_t count,
                            const std::byte* in) noexcept;
 
-  // The pages of a pass's rounds, by what they take now, down to the next: rounds from the largest
-  // come near to the order that frees most first, and need neither a list of pages nor to sort it.
-  static constexpr std::uint32_t kRoundsFrom[] = {static_cast<std::uint32_t>(kPageBytes), 2731,
-                                                  1366, 0};
+  // The pages of a pass's round, by what they take now: rounds from the largest down come near to
+  // the order that frees most first, and need neither a list of pages nor to sort it.
+  struct Round {
+    std::uint32_t stride_min = 0, stride_end = ~std::uint32_t{0};
+    bool has(std::uint32_t stride) const { return stride >= stride_min && stride < stride_end; }
+  };
+  static std::span<const Round> rounds_of(PageClass pages) noexcept;
   static bool is_of(PageClass pages, SlotWord word) noexcept;
 
   // recompress.cc
