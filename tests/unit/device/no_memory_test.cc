@@ -1,10 +1,9 @@
 // What happens where the system has no memory left for room that a request needs.
 //
-// A program of its own, because it stands in for the allocator of such room.
+// A program of its own: its linker puts refusing_new in place of the allocator of such room.
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <random>
@@ -19,13 +18,16 @@ std::atomic<bool> refuse{false};
 
 }  // namespace
 
-void* operator new[](std::size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
-  if (refuse.load()) return nullptr;
-  const auto unit = static_cast<std::size_t>(align);
-  return std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
-}
-void operator delete[](void* at, std::align_val_t) noexcept {
-  std::free(at);
+// The names that the linker's --wrap gives to both (ld(1)).
+void* real_new(std::size_t bytes, std::align_val_t align, const std::nothrow_t& nothrow) noexcept
+    asm("__real__ZnamSt11align_val_tRKSt9nothrow_t");
+void* refusing_new(std::size_t bytes, std::align_val_t align,
+                   const std::nothrow_t& nothrow) noexcept
+    asm("__wrap__ZnamSt11align_val_tRKSt9nothrow_t");
+
+void* refusing_new(std::size_t bytes, std::align_val_t align,
+                   const std::nothrow_t& nothrow) noexcept {
+  return refuse.load() ? nullptr : real_new(bytes, align, nothrow);
 }
 
 namespace uzram {
