@@ -10,15 +10,16 @@ namespace uzram::device {
 namespace {
 
 // Room in the pool that no object fills, as parts of 256 of the pool, at which the device acts.
-constexpr std::uint64_t kRestingSlack = 12;  // 4.7 %
-constexpr std::uint64_t kSparseSlack = 24;   // 9.4 %
-constexpr std::uint64_t kUrgentSlack = 34;   // 13.3 %
+constexpr std::uint64_t kRestingSlack = 2;  // 0.8 %
+constexpr std::uint64_t kSparseSlack = 24;  // 9.4 %
+constexpr std::uint64_t kUrgentSlack = 34;  // 13.3 %
 // Below this, a span here and there matters more than any share.
 constexpr std::uint64_t kSmallPool = std::uint64_t{16} << 20;
 constexpr std::uint64_t kSmallSlack = std::uint64_t{1} << 20;
+constexpr std::uint64_t kSmallRestingSlack = std::uint64_t{256} << 10;
 
 std::uint64_t share(std::uint64_t used, std::uint64_t parts) {
-  return std::max(used / 256 * parts, kSmallSlack);
+  return std::max(used / 256 * parts, parts == kRestingSlack ? kSmallRestingSlack : kSmallSlack);
 }
 
 }  // namespace
@@ -66,7 +67,7 @@ bool PagedDevice::compact_within(Context& context, bool resting) noexcept {
   pool().flush(context.cache);
   std::uint64_t moved = 0;
   const std::uint64_t target = share(pool().arena().used(), resting ? kRestingSlack : kSparseSlack);
-  const pool::Step step = pool().compact_step(*this, target, moved);
+  const pool::Step step = pool().compact_step(*this, target, resting, moved);
   context.counters.pages_compacted.add(moved);
   if (step == pool::Step::emptied) futile_slack_.store(0, std::memory_order_relaxed);
   return step != pool::Step::nothing;
@@ -119,7 +120,7 @@ void PagedDevice::reclaim(Context& context) noexcept {
   std::uint64_t moved = 0;
   pool::Step step = pool::Step::skipped;
   while (step == pool::Step::skipped) {
-    step = pool().compact_step(*this, 2 * pool::kSpanBytes, moved);
+    step = pool().compact_step(*this, 2 * pool::kSpanBytes, false, moved);
   }
   context.counters.pages_compacted.add(moved);
   futile_slack_.store(step == pool::Step::emptied ? 0 : slack, std::memory_order_relaxed);

@@ -57,7 +57,7 @@ struct ImageHeader {
   ImageLayout layout;
 };
 static_assert(sizeof(ImageHeader) == 104);
-inline constexpr std::uint32_t kImageVersion = 3;
+inline constexpr std::uint32_t kImageVersion = 4;
 
 class Image {
  public:

@@ -1,6 +1,7 @@
 #include "pool/arena.h"
 
 #include <bit>
+#include <numeric>
 #include <utility>
 
 namespace uzram::pool {
@@ -22,22 +23,30 @@ Arena::Arena(const base::MemoryMap& image, std::uint64_t offset, std::uint64_t h
   for (RegionIndex& head : heads_) head = kNone;
 }
 
-std::optional<SpanIndex> Arena::take(bool may_grow) noexcept {
+std::uint64_t Arena::Region::small_bytes() const noexcept {
+  return std::accumulate(chunks.begin(), chunks.end(), std::uint64_t{0}) * kChunkBytes;
+}
+
+std::optional<TakenSpan> Arena::take(Room room) noexcept {
   RegionIndex index = kNone;
   bool advise = false;
   bool huge = false;
   {
     const base::MutexLock lock(mutex_);
-    // Compaction must not fill the region that it emptied just before.
-    const std::uint32_t free_max = may_grow ? kSpansPerRegion : kSpansPerRegion - 1;
-    if (const auto span = take_listed(State::huge, free_max)) return span;
-    if (!may_grow) return std::nullopt;
-    if (const auto span = take_listed(State::small, free_max)) return span;
+    if (room != Room::small) {
+      const std::uint32_t free_max = room == Room::any ? kSpansPerRegion : kSpansPerRegion - 1;
+      if (const auto span = take_listed(State::huge, free_max)) return span;
+      if (room == Room::paid) return std::nullopt;
+    }
+    if (const auto span = take_listed(State::small, kSpansPerRegion)) return span;
+    if (room != Room::any && huge_wanted_ && small_regions_ >= kSmallRegionsMax)
+      return std::nullopt;
     const auto absent = absent_region();
     if (!absent) return std::nullopt;
     index = *absent;
-    huge = huge_wanted_ && small_regions_ >= kSmallRegions && pay(kRegionBytes);
-    if (!huge && !pay(kSpanBytes)) {
+    huge =
+        room == Room::any && huge_wanted_ && small_regions_ >= kSmallRegions && pay(kRegionBytes);
+    if (!huge && !pay(kChunkBytes)) {
       keep_absent(index);
       return std::nullopt;
     }
@@ -45,6 +54,7 @@ std::optional<SpanIndex> Arena::take(bool may_grow) noexcept {
     region.state = huge ? State::huge : State::small;
     (huge ? huge_regions_ : small_regions_) += 1;
     region.free = kAllFree & ~1U;
+    region.chunks[0] = huge ? 0 : 1;
     region.withheld = true;
     advise = std::exchange(region.advised_huge, huge) != huge;
   }
@@ -56,7 +66,8 @@ std::optional<SpanIndex> Arena::take(bool may_grow) noexcept {
     regions_[index].withheld = false;
     if (ready) {
       list(index);
-      return index * kSpansPerRegion;
+      return TakenSpan{index * kSpansPerRegion,
+                       static_cast<std::uint8_t>(huge ? kChunksPerSpan : 1)};
     }
     regions_[index].state = State::absent;
     --huge_regions_;
@@ -65,20 +76,23 @@ std::optional<SpanIndex> Arena::take(bool may_grow) noexcept {
   return std::nullopt;
 }
 
-std::optional<SpanIndex> Arena::take_listed(State state, std::uint32_t free_max) noexcept {
+std::optional<TakenSpan> Arena::take_listed(State state, std::uint32_t free_max) noexcept {
   // Fullest region first: the others then empty by themselves.
   const std::uint32_t base = kSpansPerRegion * static_cast<std::uint32_t>(state);
   for (std::uint32_t free = 1; free <= free_max; ++free) {
     const RegionIndex index = heads_[base + free];
     if (index == kNone) continue;
-    if (state == State::small && !pay(kSpanBytes)) return std::nullopt;
+    const bool small = state == State::small;
+    if (small && !pay(kChunkBytes)) return std::nullopt;
     Region& region = regions_[index];
     const auto span = static_cast<std::uint32_t>(std::countr_zero(region.free));
     unlist(index);
     region.free = static_cast<std::uint16_t>(region.free & (region.free - 1));
+    region.chunks[span] = small ? 1 : 0;
     if (index == spare_) spare_ = kNone;
     list(index);
-    return index * kSpansPerRegion + span;
+    return TakenSpan{index * kSpansPerRegion + span,
+                     static_cast<std::uint8_t>(small ? 1 : kChunksPerSpan)};
   }
   return std::nullopt;
 }
@@ -155,21 +169,41 @@ void Arena::vacate(RegionIndex index, std::uint64_t paid) noexcept {
   keep_absent(index);
 }
 
+bool Arena::extend(SpanIndex span, std::uint32_t chunks) noexcept {
+  const base::MutexLock lock(mutex_);
+  Region& region = regions_[span / kSpansPerRegion];
+  if (region.state == State::huge) return true;
+  std::uint8_t& paid = region.chunks[span % kSpansPerRegion];
+  if (chunks <= paid) return true;
+  if (!pay(std::uint64_t{chunks - paid} * kChunkBytes)) return false;
+  paid = static_cast<std::uint8_t>(chunks);
+  return true;
+}
+
+std::uint64_t Arena::paid_bytes(RegionIndex index) const noexcept {
+  const base::MutexLock lock(mutex_);
+  const Region& region = regions_[index];
+  return region.state == State::huge ? kRegionBytes : region.small_bytes();
+}
+
 void Arena::give(SpanIndex span) noexcept {
   const RegionIndex index = span / kSpansPerRegion;
   const auto bit = static_cast<std::uint16_t>(1U << (span % kSpansPerRegion));
   bool small = false;
+  std::uint64_t paid = 0;
   {
     const base::MutexLock lock(mutex_);
     small = regions_[index].state == State::small;
+    paid = std::uint64_t{regions_[index].chunks[span % kSpansPerRegion]} * kChunkBytes;
   }
   // Still taken, so nobody else touches it.
-  if (small) image_.release(offset_ + std::uint64_t{span} * kSpanBytes, kSpanBytes);
+  if (small) image_.release(offset_ + std::uint64_t{span} * kSpanBytes, paid);
   {
     const base::MutexLock lock(mutex_);
     regions_[index].free = static_cast<std::uint16_t>(regions_[index].free | bit);
+    regions_[index].chunks[span % kSpansPerRegion] = 0;
     const bool emptied = settle(index);
-    if (small) pay_back(kSpanBytes);
+    pay_back(paid);
     if (!emptied) return;
   }
   if (!small) image_.release(region_offset(index), kRegionBytes);
@@ -258,9 +292,11 @@ bool Arena::check() const noexcept {
       if (region.free == kAllFree && index != spare_) return false;
     } else if (region.state == State::small) {
       ++small;
-      used += (kSpansPerRegion - static_cast<std::uint32_t>(std::popcount(region.free))) *
-              std::uint64_t{kSpanBytes};
+      used += region.small_bytes();
       if (region.free == kAllFree) return false;
+      for (std::uint32_t span = 0; span < kSpansPerRegion; ++span) {
+        if ((region.free >> span & 1U) != (region.chunks[span] == 0 ? 1U : 0U)) return false;
+      }
     }
   }
   return used == this->used() && huge == huge_regions_ && small == small_regions_;

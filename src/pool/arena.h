@@ -3,10 +3,10 @@
 // What: the arena is a part of the image, cut into regions of 2 MiB, each cut into 16 spans. A
 // region
 //   is *huge* (paid for, faulted in and given back as a whole, which is the only way in which
-//   memory under huge pages really goes back) or *small* (paid for and given back span by span).
-//   The first regions are small, so that small devices stay small; so is what the budget has left
-//   below 2 MiB. Conservation: used() == 2 MiB x huge regions + 128 KiB x taken spans of small
-//   regions <= limit.
+//   memory under huge pages really goes back) or *small* (a taken span is paid for in chunks of
+//   8 KiB, from its start up, as it fills, and given back as a whole). The first regions are small,
+//   so that small devices stay small; so is what the budget has left below 2 MiB. Conservation:
+//   used() == 2 MiB x huge regions + 8 KiB x chunks paid of small regions <= limit.
 // Units: bytes; spans and regions are counted from the arena's start.
 // Ownership: does not own the image. Threading: all calls from any thread; system calls are made
 //   with no lock held, but for those of reset. Errors: `take` answers nothing when the budget, the
@@ -14,6 +14,7 @@
 #ifndef UZRAM_POOL_ARENA_H_
 #define UZRAM_POOL_ARENA_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,20 @@ namespace uzram::pool {
 using SpanIndex = std::uint32_t;
 using RegionIndex = std::uint32_t;
 
+// Where a span may come from. Compaction must not fill the region that it emptied just before, so
+// an empty huge region counts as growth.
+enum class Room : std::uint8_t {
+  paid,           // a huge region in use
+  small,          // a small region, which may be a new one while there are few
+  paid_or_small,  // the first that has one
+  any,            // these, the spare region, or a new region
+};
+
+struct TakenSpan {
+  SpanIndex index;
+  std::uint8_t chunks;  // paid for, from its start
+};
+
 class Arena {
  public:
   // `offset` is a multiple of the region size. `limit_bytes` 0 means none.
@@ -36,10 +51,12 @@ class Arena {
         std::uint32_t regions, std::uint64_t limit_bytes, base::MemoryMap table);
   static std::uint64_t table_bytes(std::uint32_t regions) noexcept;
 
-  // A free span of a region in use; where there is none and `may_grow` is set, the spare region is
-  // used or more memory is taken.
-  std::optional<SpanIndex> take(bool may_grow) noexcept;
+  std::optional<TakenSpan> take(Room room) noexcept;
+  // Pays for a taken span's first `chunks`; false when the budget has no more, and nothing changed.
+  bool extend(SpanIndex span, std::uint32_t chunks) noexcept;
   void give(SpanIndex span) noexcept;
+  // What the region costs now.
+  std::uint64_t paid_bytes(RegionIndex region) const noexcept;
 
   // Between the two, no span of the region is taken and the region isn't given back. `begin` is
   // false for a region that holds nothing or is being evacuated already.
@@ -68,7 +85,8 @@ class Arena {
   static constexpr std::uint16_t kAllFree = 0xffff;
   static_assert(kSpansPerRegion == 16);
   static constexpr RegionIndex kNone = ~RegionIndex{0};
-  static constexpr RegionIndex kSmallRegions = 8;
+  static constexpr RegionIndex kSmallRegions = 16;
+  static constexpr RegionIndex kSmallRegionsMax = 32;  // with those that compaction makes
 
   struct Region {
     std::uint16_t free = 0;  // bit i: span i isn't taken
@@ -77,9 +95,12 @@ class Arena {
     bool advised_huge = false;
     std::uint8_t listed = 0;  // its list, kSpansPerRegion x state + free spans; 0: in none
     RegionIndex prev = kNone, next = kNone;
+    std::array<std::uint8_t, kSpansPerRegion> chunks{};  // of a small region: paid in each span
+
+    std::uint64_t small_bytes() const noexcept;
   };
 
-  std::optional<SpanIndex> take_listed(State state, std::uint32_t free_max) noexcept
+  std::optional<TakenSpan> take_listed(State state, std::uint32_t free_max) noexcept
       UZRAM_REQUIRES(mutex_);
   std::optional<RegionIndex> absent_region() noexcept UZRAM_REQUIRES(mutex_);
   void keep_absent(RegionIndex index) noexcept UZRAM_REQUIRES(mutex_);

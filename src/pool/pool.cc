@@ -44,7 +44,7 @@ ObjectRef Pool::allocate(Cache& cache, ClassIndex cls) noexcept {
 
 ObjectRef Pool::allocate_slow(Cache& cache, ClassIndex cls) noexcept {
   auto& magazine = cache.magazines_[cls];
-  magazine.count = take_objects(cls, magazine.objects.data(), kBatch, true);
+  magazine.count = take_objects(cls, magazine.objects.data(), kBatch, Room::any);
   if (magazine.count > 0) return magazine.objects[--magazine.count];
   if (cls == kRawClass) return kNoObject;
   // No room for another span: a larger object that is free already is better than none.
@@ -52,7 +52,7 @@ ObjectRef Pool::allocate_slow(Cache& cache, ClassIndex cls) noexcept {
     auto& other = cache.magazines_[larger];
     if (other.count > 0) return other.objects[--other.count];
     ObjectRef object = kNoObject;
-    if (take_objects(static_cast<ClassIndex>(larger), &object, 1, false) == 1) return object;
+    if (take_objects(static_cast<ClassIndex>(larger), &object, 1, Room::paid) == 1) return object;
   }
   return kNoObject;
 }
@@ -91,19 +91,18 @@ std::uint64_t* Pool::bitmap(SpanIndex index) const noexcept {
   const SizeClass& size = size_class(spans_[index].cls.load(std::memory_order_relaxed));
   if (size.count <= 64) return &spans_[index].free_bits;
   return reinterpret_cast<std::uint64_t*>(base_ + arena_offset_ +
-                                          (std::uint64_t{index} + 1) * kSpanBytes) -
-         size.bitmap_words();
+                                          std::uint64_t{index} * kSpanBytes);
 }
 
 std::uint32_t Pool::take_objects(ClassIndex cls, ObjectRef* out, std::uint32_t wanted,
-                                 bool may_grow) noexcept {
+                                 Room room) noexcept {
   Class& owner = classes_[cls];
   {
     const base::MutexLock lock(owner.mutex);
     const std::uint32_t got = take_from_partial(owner, cls, out, wanted);
     if (got > 0) return got;
   }
-  const auto span = arena_.take(may_grow);
+  const auto span = arena_.take(room);
   std::uint32_t got = 0;
   {
     const base::MutexLock lock(owner.mutex);
@@ -115,7 +114,7 @@ std::uint32_t Pool::take_objects(ClassIndex cls, ObjectRef* out, std::uint32_t w
       return take_from_partial(owner, cls, out, wanted);
     }
   }
-  if (span) arena_.give(*span);
+  if (span) arena_.give(span->index);
   return got;
 }
 
@@ -124,31 +123,53 @@ std::uint32_t Pool::take_from_partial(Class& owner, ClassIndex cls, ObjectRef* o
   const SizeClass& size = size_class(cls);
   std::uint32_t got = 0;
   // The fullest spans first, so that the others empty by themselves.
-  for (std::uint32_t bucket = 0; bucket < kBuckets && got < wanted;) {
-    const SpanIndex index = owner.heads[bucket];
-    if (index == kNone) {
-      ++bucket;
-      continue;
+  for (std::uint32_t bucket = 0; bucket < kBuckets && got < wanted; ++bucket) {
+    SpanIndex next = kNone;
+    for (SpanIndex index = owner.heads[bucket]; index != kNone && got < wanted; index = next) {
+      next = spans_[index].next;
+      const std::uint32_t taken = take_from_span(index, size, out + got, wanted - got);
+      if (taken == 0) continue;
+      got += taken;
+      unlink(owner, index);
+      link(owner, index);
     }
-    Span& span = spans_[index];
-    std::uint64_t* bits = bitmap(index);
-    std::uint32_t taken = 0;
-    for (std::uint32_t word = 0; word < size.bitmap_words() && got < wanted; ++word) {
-      while (bits[word] != 0 && got < wanted) {
-        const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits[word]));
-        bits[word] &= bits[word] - 1;
-        out[got++] = object_at(index, word * 64 + bit, size);
-        ++taken;
-      }
-    }
-    span.free_count.store(
-        static_cast<std::uint16_t>(span.free_count.load(std::memory_order_relaxed) - taken),
-        std::memory_order_relaxed);
-    unlink(owner, index);
-    link(owner, index);
   }
   owner.allocated.fetch_add(got, std::memory_order_relaxed);
   return got;
+}
+
+// Lowest first, so that what isn't paid for stays so.
+std::uint32_t Pool::take_from_span(SpanIndex index, const SizeClass& size, ObjectRef* out,
+                                   std::uint32_t wanted) noexcept {
+  Span& span = spans_[index];
+  std::uint64_t* bits = bitmap(index);
+  std::uint32_t got = 0;
+  for (std::uint32_t word = 0; word < size.bitmap_words(); ++word) {
+    while (bits[word] != 0 && got < wanted) {
+      const std::uint32_t position =
+          word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits[word]));
+      if (!pay_for(index, size.first + (position + 1) * size.stride)) {
+        wanted = got;
+        break;
+      }
+      bits[word] &= bits[word] - 1;
+      out[got++] = object_at(index, position, size);
+    }
+    if (got == wanted) break;
+  }
+  span.free_count.store(
+      static_cast<std::uint16_t>(span.free_count.load(std::memory_order_relaxed) - got),
+      std::memory_order_relaxed);
+  return got;
+}
+
+bool Pool::pay_for(SpanIndex index, std::uint32_t end) noexcept {
+  Span& span = spans_[index];
+  const std::uint32_t chunks = (end + kChunkBytes - 1) / kChunkBytes;
+  if (chunks <= span.chunks) return true;
+  if (!arena_.extend(index, chunks)) return false;
+  span.chunks = static_cast<std::uint8_t>(chunks);
+  return true;
 }
 
 void Pool::give_objects(ClassIndex cls, const ObjectRef* objects, std::uint32_t count) noexcept {
@@ -181,9 +202,11 @@ void Pool::give_objects(ClassIndex cls, const ObjectRef* objects, std::uint32_t 
   for (std::uint32_t i = 0; i < emptied_count; ++i) arena_.give(emptied[i]);
 }
 
-void Pool::open_span(Class& owner, SpanIndex index, ClassIndex cls) noexcept {
+void Pool::open_span(Class& owner, TakenSpan taken, ClassIndex cls) noexcept {
   const SizeClass& size = size_class(cls);
+  const SpanIndex index = taken.index;
   Span& span = spans_[index];
+  span.chunks = taken.chunks;
   span.cls.store(cls, std::memory_order_relaxed);
   std::uint64_t* bits = bitmap(index);
   for (std::uint32_t word = 0; word < size.bitmap_words(); ++word) {
@@ -237,6 +260,7 @@ void Pool::reset() noexcept {
     std::fill(std::begin(owner.heads), std::end(owner.heads), kNone);
     owner.allocated.store(0, std::memory_order_relaxed);
     owner.spans.store(0, std::memory_order_relaxed);
+    owner.stuck = false;
   }
   arena_.reset();
 }
@@ -251,12 +275,14 @@ bool Pool::check(std::uint64_t& objects) const noexcept {
     if (state == State::free) continue;
     const ClassIndex cls = span.cls.load(std::memory_order_relaxed);
     const SizeClass& size = size_class(cls);
-    std::uint32_t free = 0;
-    for (std::uint32_t word = 0; word < size.bitmap_words(); ++word) {
-      free += static_cast<std::uint32_t>(std::popcount(bitmap(index)[word]));
+    std::uint32_t free = 0, end = 0;
+    for (std::uint32_t position = 0; position < size.count; ++position) {
+      const bool is_free = (bitmap(index)[position / 64] >> (position % 64) & 1U) != 0;
+      free += is_free ? 1 : 0;
+      if (!is_free) end = size.first + (position + 1) * size.stride;
     }
-    holds = holds && state == State::live && free == span.free_count && free < size.count &&
-            span.linked == (free > 0);
+    holds = holds && end <= span.chunks * kChunkBytes && state == State::live &&
+            free == span.free_count && free < size.count && span.linked == (free > 0);
     allocated[cls] += size.count - free;
     ++spans[cls];
   }

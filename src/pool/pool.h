@@ -60,7 +60,7 @@ class Mover {
 
 enum class Step : std::uint8_t {
   nothing,  // dense enough, or no region is left to try
-  skipped,  // a region could not be emptied
+  skipped,  // a region or span could not be emptied
   emptied,
 };
 
@@ -101,10 +101,12 @@ class Pool {
   }
 
   // With more than `slack_target` bytes of slack: empties the sparsest region into room that is
-  // paid for already, and gives its memory back. A region that could not be emptied, because an
+  // paid for already, and gives its memory back. When `resting`, first each half-empty span into a
+  // small region, where it costs no more than it holds. What could not be emptied, because an
   // object was in a magazine or held, is left alone until `retry_all`. `moved` is raised by the
   // number of objects.
-  Step compact_step(Mover& mover, std::uint64_t slack_target, std::uint64_t& moved) noexcept;
+  Step compact_step(Mover& mover, std::uint64_t slack_target, bool resting,
+                    std::uint64_t& moved) noexcept;
   void retry_all() noexcept;
 
   // used() less what allocated objects fill: room that compaction could win back.
@@ -139,6 +141,7 @@ class Pool {
     std::atomic<State> state;
     std::uint8_t bucket;
     bool linked;
+    std::uint8_t chunks;  // paid for, from its start; objects above are not handed out
   };
   static_assert(sizeof(Span) == 24);
 
@@ -149,6 +152,7 @@ class Pool {
     std::atomic<std::uint64_t> allocated{
         0};                               // objects, those in magazines too; changed under mutex
     std::atomic<std::uint64_t> spans{0};  // changed under mutex
+    bool stuck UZRAM_GUARDED_BY(mutex) = false;  // a span could not be emptied: until retry_all
   };
 
   Pool(const base::MemoryMap& image, const Layout& layout, std::uint64_t limit_bytes,
@@ -162,35 +166,44 @@ class Pool {
     return static_cast<SpanIndex>((offset(object) - arena_offset_) / kSpanBytes);
   }
   std::uint32_t position_in_span(ObjectRef object, const SizeClass& size) const noexcept {
-    return static_cast<std::uint32_t>((offset(object) - arena_offset_) % kSpanBytes) / size.stride;
+    return (static_cast<std::uint32_t>((offset(object) - arena_offset_) % kSpanBytes) -
+            size.first) /
+           size.stride;
   }
   ObjectRef object_at(SpanIndex span, std::uint32_t position,
                       const SizeClass& size) const noexcept {
-    return ObjectRef{
-        (arena_offset_ + std::uint64_t{span} * kSpanBytes + std::uint64_t{position} * size.stride) /
-        8};
+    return ObjectRef{(arena_offset_ + std::uint64_t{span} * kSpanBytes + size.first +
+                      std::uint64_t{position} * size.stride) /
+                     8};
   }
   std::uint64_t* bitmap(SpanIndex span) const noexcept;
 
   // Up to `wanted` objects of the class; fewer, or none, when there is no room.
   std::uint32_t take_objects(ClassIndex cls, ObjectRef* out, std::uint32_t wanted,
-                             bool may_grow) noexcept;
+                             Room room) noexcept;
   std::uint32_t take_from_partial(Class& owner, ClassIndex cls, ObjectRef* out,
                                   std::uint32_t wanted) noexcept UZRAM_REQUIRES(owner.mutex);
+  std::uint32_t take_from_span(SpanIndex span, const SizeClass& size, ObjectRef* out,
+                               std::uint32_t wanted) noexcept;
+  bool pay_for(SpanIndex span, std::uint32_t end) noexcept;
   void give_objects(ClassIndex cls, const ObjectRef* objects, std::uint32_t count) noexcept;
-  void open_span(Class& owner, SpanIndex span, ClassIndex cls) noexcept UZRAM_REQUIRES(owner.mutex);
+  void open_span(Class& owner, TakenSpan taken, ClassIndex cls) noexcept
+      UZRAM_REQUIRES(owner.mutex);
   void link(Class& owner, SpanIndex span) noexcept UZRAM_REQUIRES(owner.mutex);
   void unlink(Class& owner, SpanIndex span) noexcept UZRAM_REQUIRES(owner.mutex);
   ObjectRef allocate_slow(Cache& cache, ClassIndex cls) noexcept;
 
   // compaction.cc
   struct Evacuation;
-  bool sparsest_region(RegionIndex& region) noexcept;
-  std::uint64_t filled_bytes(RegionIndex region) const noexcept;
-  void seize_span(SpanIndex span) noexcept;
+  Step empty_one_tail(Mover& mover, std::uint64_t& moved) noexcept;
+  SpanIndex seize_tail(Class& owner, const SizeClass& size) noexcept;
+  bool sparsest_region(RegionIndex& region, std::uint64_t unfilled_min) noexcept;
+  std::uint64_t unfilled_bytes(RegionIndex region) const noexcept;
+  bool seize_span(SpanIndex span) noexcept;
   bool empty_span(SpanIndex span, Evacuation& evacuation) noexcept;
   void settle_span(SpanIndex span) noexcept;
-  bool evacuate(RegionIndex region, Mover& mover, std::uint64_t& moved) noexcept;
+  bool evacuate(RegionIndex region, Evacuation& evacuation) noexcept;
+  void give_room(Evacuation& evacuation) noexcept;
 
   std::byte* const base_;
   const std::uint64_t arena_offset_;

@@ -21,6 +21,8 @@ namespace uzram::pool {
 inline constexpr std::uint32_t kSpanBytes = 128U << 10;
 inline constexpr std::uint32_t kRegionBytes = 2U << 20;
 inline constexpr std::uint32_t kSpansPerRegion = kRegionBytes / kSpanBytes;
+inline constexpr std::uint32_t kChunkBytes = 8U << 10;  // what a small span is paid for in
+inline constexpr std::uint32_t kChunksPerSpan = kSpanBytes / kChunkBytes;
 inline constexpr std::uint32_t kHeaderBytes = 8;
 // Headers of the raw pages that a region has room for.
 inline constexpr std::uint32_t kRegionHeaderBytes = kRegionBytes / kPageBytes * kHeaderBytes;
@@ -29,8 +31,10 @@ static_assert(kRegionHeaderBytes == 4096);
 struct SizeClass {
   std::uint32_t stride = 0;  // bytes from object to object
   std::uint32_t count = 0;   // objects in a span
-  // Packed classes of more than 64 objects keep their bitmap in the span's last words; the others
-  // in the span's descriptor, where it costs no room that an object could use.
+  std::uint32_t first = 0;   // bytes before the first object
+  // Packed classes of more than 64 objects keep their bitmap in the span's first words, which are
+  // paid for in any case; the others in the span's descriptor, where it costs no room that an
+  // object could use.
   constexpr std::uint32_t bitmap_words() const { return (count + 63) / 64; }
 };
 
@@ -43,7 +47,7 @@ inline constexpr std::size_t kClassRoom = 160;
 
 constexpr SizeClass cut(std::uint32_t count) {
   const std::uint32_t bitmap = count > 64 ? (count + 63) / 64 * 8 : 0;
-  return {(kSpanBytes - bitmap) / count / 8 * 8, count};
+  return {(kSpanBytes - bitmap) / count / 8 * 8, count, bitmap};
 }
 
 struct Table {
@@ -58,6 +62,7 @@ constexpr Table make_table() {
   for (std::uint32_t n = kCountMin + 1;; ++n) {
     const SizeClass next = cut(n);
     if (next.stride < kStrideMin) break;
+    if (cut(n + 1).stride == next.stride) continue;  // as many of a stride as go in
     const std::uint32_t gap = last.stride / 100 > 32 ? last.stride / 100 : 32;
     if (last.stride - next.stride < gap && last.count >= 64) continue;
     falling.classes[falling.size++] = next;
@@ -65,7 +70,7 @@ constexpr Table make_table() {
   }
   Table table;
   table.classes[table.size++] = {static_cast<std::uint32_t>(kPageBytes),
-                                 kSpanBytes / static_cast<std::uint32_t>(kPageBytes)};
+                                 kSpanBytes / static_cast<std::uint32_t>(kPageBytes), 0};
   for (std::uint32_t i = falling.size; i > 0; --i)
     table.classes[table.size++] = falling.classes[i - 1];
   return table;

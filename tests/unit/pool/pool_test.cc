@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace uzram::pool {
 namespace {
@@ -85,15 +90,68 @@ TEST_F(PoolTest, TheBudgetIsNeverExceededAndAllOfItIsUsable) {
   EXPECT_EQ(objects(), 0U);
 }
 
+TEST_F(PoolTest, ASmallSpanIsPaidForAsItFills) {
+  make(0);
+  constexpr std::uint64_t kPages = kChunkBytes / kPageBytes;
+  std::vector<ObjectRef> live;
+  for (std::uint64_t i = 1; i <= kSpanBytes / kPageBytes; ++i) {
+    live.push_back(pool_->allocate(cache_, kRawClass));
+    pool_->flush(cache_);
+    // A magazine takes up to eight more than it was asked for.
+    ASSERT_GE(pool_->arena().used(), (i + kPages - 1) / kPages * kChunkBytes);
+    ASSERT_LE(pool_->arena().used(), (i + kPages + 6) / kPages * kChunkBytes);
+  }
+  EXPECT_EQ(pool_->arena().used(), kSpanBytes);
+  for (const ObjectRef ref : live) pool_->free(cache_, ref);
+  EXPECT_EQ(objects(), 0U);
+  EXPECT_EQ(pool_->arena().used(), 0U);
+}
+
+TEST_F(PoolTest, ALimitBelowASpanIsUsableToItsLastChunk) {
+  make(3 * kChunkBytes);
+  std::uint64_t count = 0;
+  while (pool_->allocate(cache_, kRawClass) != kNoObject) ++count;
+  EXPECT_EQ(count, 3 * kChunkBytes / kPageBytes);
+  EXPECT_EQ(objects(), count);
+  pool_->arena().set_limit(4 * kChunkBytes);
+  while (pool_->allocate(cache_, kRawClass) != kNoObject) ++count;
+  EXPECT_EQ(count, 4 * kChunkBytes / kPageBytes);
+}
+
 TEST_F(PoolTest, WithoutRoomForASpanALargerFreeObjectServes) {
   make(2 * kSpanBytes);
   const ClassIndex small = class_of_packed(100), large = class_of_packed(3000);
   const ObjectRef big = pool_->allocate(cache_, large);
   ASSERT_NE(big, kNoObject);
-  std::uint64_t count = 0;
-  while (pool_->allocate(cache_, small) != kNoObject) ++count;
-  const std::uint64_t in_span = size_class(small).count;
-  EXPECT_EQ(count, in_span + size_class(large).count - 1);
+  const std::uint64_t larger = pool_->arena().used() / size_class(large).stride;
+  std::uint64_t got_larger = 1;
+  for (;;) {
+    const ObjectRef ref = pool_->allocate(cache_, small);
+    if (ref == kNoObject) break;
+    if (pool_->class_of(ref) == large) ++got_larger;
+  }
+  EXPECT_EQ(got_larger, larger);
+  EXPECT_EQ(pool_->arena().used(), 2 * kSpanBytes);
+  EXPECT_LT(pool_->slack(), kChunkBytes);
+}
+
+TEST_F(PoolTest, ASpanThatCantGrowDoesNotHideFreeObjectsOfAnother) {
+  make(0);
+  constexpr std::size_t kInSpan = kSpanBytes / kPageBytes;
+  std::vector<ObjectRef> live;
+  for (std::size_t i = 0; i < kInSpan + 8; ++i) {
+    live.push_back(pool_->allocate(cache_, kRawClass));
+  }
+  pool_->flush(cache_);
+  pool_->arena().set_limit(pool_->arena().used());
+  // The first span becomes the emptier one, though all of it is paid for.
+  for (std::size_t i = 4; i < kInSpan; ++i) pool_->free(cache_, live[i]);
+  pool_->flush(cache_);
+  for (std::size_t i = 4; i < kInSpan; ++i) {
+    ASSERT_NE(pool_->allocate(cache_, kRawClass), kNoObject) << i;
+  }
+  EXPECT_EQ(pool_->allocate(cache_, kRawClass), kNoObject);
+  EXPECT_EQ(objects(), live.size());
 }
 
 TEST_F(PoolTest, LoweringTheLimitKeepsObjectsAndRefusesGrowth) {
@@ -114,17 +172,26 @@ class FakeMover final : public Mover {
  public:
   explicit FakeMover(const Pool& pool) : pool_(pool) {}
   bool move(ObjectRef from, ObjectRef to, bool raw) noexcept override {
+    const base::MutexLock lock(mutex_);
     const auto found = live.find(from);
-    if (found == live.end() || !raw || held.count(from) != 0) return false;
-    std::memcpy(pool_.raw_payload(to), pool_.raw_payload(from), kPageBytes);
+    if (found == live.end() || held.count(from) != 0) return false;
+    EXPECT_EQ(raw, pool_.class_of(from) == kRawClass);
+    EXPECT_EQ(pool_.class_of(to), pool_.class_of(from));
+    if (raw) {
+      std::memcpy(pool_.raw_payload(to), pool_.raw_payload(from), kPageBytes);
+    } else {
+      std::memcpy(pool_.packed_payload(to), pool_.packed_payload(from),
+                  size_class(pool_.class_of(from)).stride - kHeaderBytes);
+    }
     live.erase(found);
-    live.insert(to);
+    EXPECT_TRUE(live.insert(to).second);
     return true;
   }
   std::set<ObjectRef> live, held;
 
  private:
   const Pool& pool_;
+  base::Mutex mutex_;
 };
 
 TEST_F(PoolTest, CompactionEmptiesSparseRegionsAndStops) {
@@ -153,12 +220,93 @@ TEST_F(PoolTest, CompactionEmptiesSparseRegionsAndStops) {
   mover.held.insert(*mover.live.begin());
   std::uint64_t moved = 0;
   int steps = 0;
-  while (pool_->compact_step(mover, kRegionBytes, moved) != Step::nothing) {
+  while (pool_->compact_step(mover, kRegionBytes, false, moved) != Step::nothing) {
     ASSERT_LT(++steps, 200);
   }
   pool_->arena().release_spare();
   EXPECT_LE(pool_->arena().used(), live_bytes + 3 * kRegionBytes);
   EXPECT_EQ(objects(), mover.live.size());
+  for (const ObjectRef ref : mover.live) pool_->free(cache_, ref);
+  EXPECT_EQ(objects(), 0U);
+  pool_->arena().release_spare();
+  EXPECT_EQ(pool_->arena().used(), 0U);
+}
+
+// One object more than whole spans in every class, beyond the first regions, which are small.
+TEST_F(PoolTest, AtRestEachClassCostsWhatItHolds) {
+  make(0);
+  FakeMover mover(*pool_);
+  while (pool_->arena().used() < 20 * kRegionBytes) {
+    mover.live.insert(pool_->allocate(cache_, kRawClass));
+  }
+  for (std::uint32_t cls = 0; cls < kClassCount; ++cls) {
+    for (std::uint32_t i = 0; i < size_class(cls).count + size_class(cls).count / 4; ++i) {
+      const ObjectRef ref = pool_->allocate(cache_, static_cast<ClassIndex>(cls));
+      ASSERT_NE(ref, kNoObject);
+      mover.live.insert(ref);
+    }
+  }
+  pool_->flush(cache_);
+  std::uint64_t filled = 0;
+  for (const ObjectRef ref : mover.live) filled += size_class(pool_->class_of(ref)).stride;
+  ASSERT_GT(pool_->arena().used(), filled + kClassCount * kSpanBytes / 2);
+  const std::uint64_t count = mover.live.size();
+
+  std::uint64_t moved = 0;
+  Step step = Step::emptied;
+  for (int steps = 0; step != Step::nothing; ++steps) {
+    ASSERT_LT(steps, 300);
+    step = pool_->compact_step(mover, 0, true, moved);
+  }
+  pool_->arena().release_spare();
+  EXPECT_LT(pool_->arena().used(), filled + kClassCount * kChunkBytes + kRegionBytes);
+  EXPECT_EQ(objects(), count);
+  // It has come to an end: what is dense is not moved again.
+  moved = 0;
+  pool_->retry_all();
+  EXPECT_EQ(pool_->compact_step(mover, 0, true, moved), Step::nothing);
+  EXPECT_EQ(moved, 0U);
+  for (const ObjectRef ref : mover.live) pool_->free(cache_, ref);
+  EXPECT_EQ(objects(), 0U);
+  pool_->arena().release_spare();
+  EXPECT_EQ(pool_->arena().used(), 0U);
+}
+
+TEST_F(PoolTest, TwoThreadsCompactBesideOneThatAllocates) {
+  make(0);
+  FakeMover mover(*pool_);
+  std::mt19937 random(11);
+  std::vector<ObjectRef> freed;
+  while (pool_->arena().used() < 30 * kRegionBytes) {
+    const auto cls = static_cast<ClassIndex>(random() % 4 == 0 ? 0 : random() % kClassCount);
+    const ObjectRef ref = pool_->allocate(cache_, cls);
+    ASSERT_NE(ref, kNoObject);
+    if (random() % 4 == 0)
+      mover.live.insert(ref);
+    else
+      freed.push_back(ref);
+  }
+  for (const ObjectRef ref : freed) pool_->free(cache_, ref);
+  pool_->flush(cache_);
+  const std::uint64_t count = mover.live.size();
+  std::atomic<int> compacting{2};
+  std::array<std::thread, 2> threads;
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
+      std::uint64_t moved = 0;
+      for (int steps = 0; steps < 1000; ++steps) {
+        if (pool_->compact_step(mover, 0, true, moved) == Step::nothing) break;
+      }
+      --compacting;
+    });
+  }
+  while (compacting > 0) {
+    const ObjectRef ref = pool_->allocate(cache_, static_cast<ClassIndex>(random() % kClassCount));
+    if (ref != kNoObject) pool_->free(cache_, ref);
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(mover.live.size(), count);
+  EXPECT_EQ(objects(), count);
   for (const ObjectRef ref : mover.live) pool_->free(cache_, ref);
   EXPECT_EQ(objects(), 0U);
   pool_->arena().release_spare();

@@ -19,12 +19,22 @@ TEST(SizeClasses, EveryPayloadFitsItsClassAndNoSmallerOne) {
 TEST(SizeClasses, ObjectsAndBitmapFillTheSpanWithoutOverlap) {
   for (std::uint32_t cls = 0; cls < kClassCount; ++cls) {
     const SizeClass& size = size_class(cls);
-    const std::uint32_t bitmap = size.count > 64 ? size.bitmap_words() * 8 : 0;
+    EXPECT_EQ(size.first, size.count > 64 ? size.bitmap_words() * 8 : 0) << cls;
     EXPECT_EQ(size.stride % 8, 0U);
-    EXPECT_LE(size.stride * size.count + bitmap, kSpanBytes) << cls;
-    EXPECT_GE(size.stride * size.count + bitmap + size.count * 8, kSpanBytes) << cls;
+    const std::uint32_t end = size.first + size.stride * size.count;
+    EXPECT_LE(end, kSpanBytes) << cls;
+    // Neither one more object would go in, nor larger ones.
+    EXPECT_GT(end + size.stride + 8, kSpanBytes) << cls;
+    EXPECT_GT(end + size.count * 8, kSpanBytes) << cls;
   }
   EXPECT_EQ(size_class(kRawClass).stride, kPageBytes);
+}
+
+// What the bitmap of a new span needs must be in what a new small span pays for.
+TEST(SizeClasses, TheFirstObjectIsWithinTheFirstChunk) {
+  for (std::uint32_t cls = 0; cls < kClassCount; ++cls) {
+    EXPECT_LE(size_class(cls).first + size_class(cls).stride, kChunkBytes) << cls;
+  }
 }
 
 }  // namespace
