@@ -128,8 +128,9 @@ class Device {
   // out_of_range: a range that ends before it begins or leaves the device; nothing is moved.
   // io_error: the budget is used up. no_space: the store is full.
   virtual Result<std::uint64_t> write_back(const WriteBackOptions& options);
-  // From the next batch of a pass on. invalid_argument: a batch of 0.
-  virtual Status set_write_back_limits(const WriteBackLimits& limits) noexcept;
+  // From the next batch of a pass on; a device without a backing store keeps them, too.
+  // invalid_argument: a batch of 0; not_supported: a ram device.
+  virtual Status change_write_back_limits(const WriteBackLimitsChange& change) noexcept;
   virtual WriteBackLimits write_back_limits() const noexcept;
   // Fills `out` with the states of stored pages from `first_page` on; how many. Fewer than there is
   // room for only where no page is left.

@@ -8,6 +8,7 @@
 #define UZRAM_PASSES_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace uzram {
@@ -40,6 +41,19 @@ struct WriteBackLimits {
   bool limited = false;             // whether the budget counts
   std::uint64_t budget_blocks = 0;  // of 4 KiB, that may still be written
   std::uint32_t batch_size = 32;    // writes in flight at the same time, from 1
+};
+
+// What isn't given stays as it is.
+struct WriteBackLimitsChange {
+  std::optional<bool> limited = {};
+  std::optional<std::uint64_t> budget_blocks = {};
+  std::optional<std::uint32_t> batch_size = {};
+
+  void apply(WriteBackLimits& limits) const {
+    limits.limited = limited.value_or(limits.limited);
+    limits.budget_blocks = budget_blocks.value_or(limits.budget_blocks);
+    limits.batch_size = batch_size.value_or(limits.batch_size);
+  }
 };
 
 struct PageState {

@@ -139,17 +139,15 @@ Result<void> DeviceHost::configure(const Change& change) {
   return published;
 }
 
-Result<void> DeviceHost::limit_write_back(const ChangeLimits& change) {
+Result<void> DeviceHost::limit_write_back(const WriteBackLimitsChange& change) {
   const base::MutexLock act(acts_);
   if (auto go_on = check_not_stopping(); !go_on) return go_on;
   if (const auto held = device()) {
-    WriteBackLimits limits = held->write_back_limits();
-    change(limits);
-    const Status set = held->set_write_back_limits(limits);
+    const Status set = held->change_write_back_limits(change);
     return set == Status::ok ? Result<void>() : fail_here(set, describe(set));
   }
   const base::MutexLock lock(mutex_);
-  change(options_.write_back);
+  change.apply(options_.write_back);
   return {};
 }
 

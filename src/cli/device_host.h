@@ -45,7 +45,7 @@ class DeviceHost final : public control::Host {
   control::DeviceRecord record() const override;
   unsigned clients() const override;
   Result<void> configure(const Change& change) override;
-  Result<void> limit_write_back(const ChangeLimits& change) override;
+  Result<void> limit_write_back(const WriteBackLimitsChange& change) override;
   Result<void> init(std::uint64_t size_bytes) override;
   Result<void> resize(std::uint64_t size_bytes) override;
   Result<void> drop() override;

@@ -84,7 +84,7 @@ Result<void> Wanted::add(std::string_view word) {
   return {};
 }
 
-Result<void> change_limits(Host& host, const Host::ChangeLimits& change) {
+Result<void> change_limits(Host& host, const WriteBackLimitsChange& change) {
   if (auto possible = check_can_have_store(host.options()); !possible) return possible;
   return host.limit_write_back(change);
 }
@@ -148,22 +148,20 @@ Result<void> write_writeback(Host& host, std::string_view value) {
 Result<void> write_writeback_limit(Host& host, std::string_view value) {
   const auto blocks = base::parse_count(value, ~std::uint64_t{0});
   if (!blocks) return tl::unexpected(blocks.error());
-  return change_limits(host, [&](WriteBackLimits& limits) { limits.budget_blocks = *blocks; });
+  return change_limits(host, {.budget_blocks = *blocks});
 }
 
 Result<void> write_writeback_limit_enable(Host& host, std::string_view value) {
   const auto on = parse_switch(value);
   if (!on) return tl::unexpected(on.error());
-  return change_limits(host, [&](WriteBackLimits& limits) { limits.limited = *on; });
+  return change_limits(host, {.limited = *on});
 }
 
 Result<void> write_writeback_batch_size(Host& host, std::string_view value) {
   const auto size = base::parse_count(value, ~std::uint32_t{0});
   if (!size) return tl::unexpected(size.error());
   if (*size == 0) return refuse(value, "must be at least 1");
-  return change_limits(host, [&](WriteBackLimits& limits) {
-    limits.batch_size = static_cast<std::uint32_t>(*size);
-  });
+  return change_limits(host, {.batch_size = static_cast<std::uint32_t>(*size)});
 }
 
 Result<void> write_compressed_writeback(Host& host, std::string_view value) {

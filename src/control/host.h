@@ -40,9 +40,8 @@ class Host {
   // Lets `change` edit the options. Refused (busy) while running.
   using Change = std::function<Result<void>(DeviceOptions& options)>;
   virtual Result<void> configure(const Change& change) = 0;
-  // Lets `change` edit what write-back may do: while running at once, else from the start on.
-  using ChangeLimits = std::function<void(WriteBackLimits& limits)>;
-  virtual Result<void> limit_write_back(const ChangeLimits& change) = 0;
+  // What write-back may do: while running at once, else from the start on.
+  virtual Result<void> limit_write_back(const WriteBackLimitsChange& change) = 0;
   // Makes the device and its attachments. Refused (busy) while running.
   virtual Result<void> init(std::uint64_t size_bytes) = 0;
   // Another size, for attachments too; all of it or nothing. no_device while it is new, busy where

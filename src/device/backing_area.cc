@@ -37,8 +37,7 @@ const Fetched::Page* Fetched::find(SlotId slot, SlotWord word, std::uint64_t che
   return nullptr;
 }
 
-Result<std::unique_ptr<BackingArea>> BackingArea::create(std::shared_ptr<backing::Store> store,
-                                                         const WriteBackLimits& limits) {
+Result<std::unique_ptr<BackingArea>> BackingArea::create(std::shared_ptr<backing::Store> store) {
   auto blocks = BlockTable::create(std::min(store->block_count(), kBlocksMax));
   if (!blocks) return tl::unexpected(blocks.error());
   // What an earlier process left on the store must not pass for what this one wrote.
@@ -47,15 +46,14 @@ Result<std::unique_ptr<BackingArea>> BackingArea::create(std::shared_ptr<backing
     return fail_errno(errno, "backing store: random number");
   }
   return std::unique_ptr<BackingArea>(
-      new BackingArea(std::move(store), std::move(*blocks), limits, first_run));
+      new BackingArea(std::move(store), std::move(*blocks), first_run));
 }
 
 BackingArea::BackingArea(std::shared_ptr<backing::Store> store, std::unique_ptr<BlockTable> blocks,
-                         const WriteBackLimits& limits, std::uint64_t first_run)
+                         std::uint64_t first_run)
     : store_(std::move(store)),
       blocks_(std::move(blocks)),
       next_run_(first_run),
-      limits_(limits),
       discarder_([this] { discard_on_demand(); }) {
   ::pthread_setname_np(discarder_.native_handle(), "uzram-discard");
 }
@@ -187,31 +185,6 @@ std::uint64_t BackingArea::packed_check(ObjectHeader header, std::uint64_t run_n
                                         std::span<const std::byte> packed) noexcept {
   const std::array<std::uint64_t, 2> seed = {header.bits(), run_number};
   return XXH3_64bits_withSeed(packed.data(), packed.size(), XXH3_64bits(seed.data(), sizeof seed));
-}
-
-WriteBackLimits BackingArea::limits() const noexcept {
-  const base::MutexLock lock(mutex_);
-  return limits_;
-}
-
-void BackingArea::set_limits(const WriteBackLimits& limits) noexcept {
-  const base::MutexLock lock(mutex_);
-  limits_ = limits;
-  ++budget_;
-}
-
-std::uint64_t BackingArea::take_budget(std::uint64_t blocks, std::uint64_t& budget) noexcept {
-  const base::MutexLock lock(mutex_);
-  budget = budget_;
-  if (!limits_.limited) return blocks;
-  const std::uint64_t taken = std::min(blocks, limits_.budget_blocks);
-  limits_.budget_blocks -= taken;
-  return taken;
-}
-
-void BackingArea::give_budget(std::uint64_t blocks, std::uint64_t budget) noexcept {
-  const base::MutexLock lock(mutex_);
-  if (limits_.limited && budget == budget_) limits_.budget_blocks += blocks;
 }
 
 void BackingArea::reset() noexcept {

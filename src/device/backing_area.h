@@ -1,7 +1,7 @@
 // What a device keeps on its backing store: pages that are no longer in memory.
 //
-// What: which blocks hold what, the reading and checking of pages there, the budget of write-back,
-//   and the discarding of blocks that hold nothing any more.
+// What: which blocks hold what, the reading and checking of pages there, and the discarding of
+// blocks that hold nothing any more.
 //     A raw page fills one block; a hash of its bytes stands in the block table.
 //     A packed page is a header of 16 bytes and the object, at a multiple of 16 bytes in a run of
 //     up to kRunBlocks blocks. The header is the object's own (object_header.h) and a hash over
@@ -26,7 +26,6 @@
 #include "device/object_header.h"
 #include "device/slot.h"
 #include "device/slot_table.h"
-#include "uzram/passes.h"
 
 namespace uzram::device {
 
@@ -75,8 +74,7 @@ class BackingArea {
   // More of a larger store is not used: a slot can't name a place beyond.
   static constexpr std::uint64_t kBlocksMax = std::uint64_t{1} << 32;
 
-  static Result<std::unique_ptr<BackingArea>> create(std::shared_ptr<backing::Store> store,
-                                                     const WriteBackLimits& limits);
+  static Result<std::unique_ptr<BackingArea>> create(std::shared_ptr<backing::Store> store);
   ~BackingArea();
   BackingArea(const BackingArea&) = delete;
   BackingArea& operator=(const BackingArea&) = delete;
@@ -107,13 +105,6 @@ class BackingArea {
     return next_run_.fetch_add(1, std::memory_order_relaxed) & BlockTable::kCheckMask;
   }
 
-  WriteBackLimits limits() const noexcept;
-  void set_limits(const WriteBackLimits& limits) noexcept;
-  // As many of `blocks` as the budget allows; `budget` names the one they are taken from. What is
-  // given back to a budget that has been replaced since is nobody's.
-  std::uint64_t take_budget(std::uint64_t blocks, std::uint64_t& budget) noexcept;
-  void give_budget(std::uint64_t blocks, std::uint64_t budget) noexcept;
-
   // Has blocks that hold nothing discarded, by and by.
   void discard_stale() noexcept;
   // Until the call that is under way is over, and the blocks it held are free again.
@@ -127,7 +118,7 @@ class BackingArea {
 
  private:
   BackingArea(std::shared_ptr<backing::Store> store, std::unique_ptr<BlockTable> blocks,
-              const WriteBackLimits& limits, std::uint64_t first_run);
+              std::uint64_t first_run);
   // Reads the pages into a buffer of their own, neighbours with one Io where `together`.
   Fetched::Buffer read(std::span<Fetched::Page*> pages, bool together) noexcept;
   static void check(Fetched::Page& page) noexcept;
@@ -140,8 +131,6 @@ class BackingArea {
   std::atomic<std::uint64_t> read_{0}, written_{0};
 
   mutable base::Mutex mutex_;
-  WriteBackLimits limits_ UZRAM_GUARDED_BY(mutex_);
-  std::uint64_t budget_ UZRAM_GUARDED_BY(mutex_) = 0;  // counts the budgets that were set
   bool discards_wanted_ UZRAM_GUARDED_BY(mutex_) = false;
   bool discarding_ UZRAM_GUARDED_BY(mutex_) = false;  // a call of the store is under way
   bool stopping_ UZRAM_GUARDED_BY(mutex_) = false;

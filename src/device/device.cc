@@ -54,7 +54,7 @@ Result<std::uint64_t> Device::write_back(const WriteBackOptions&) {
   return fail(Status::not_supported, "write-back: a zram device has it");
 }
 
-Status Device::set_write_back_limits(const WriteBackLimits&) noexcept {
+Status Device::change_write_back_limits(const WriteBackLimitsChange&) noexcept {
   return Status::not_supported;
 }
 

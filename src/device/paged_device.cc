@@ -31,7 +31,7 @@ Result<std::unique_ptr<PagedDevice::Parts>> PagedDevice::make_parts(const Device
   if (!pool) return tl::unexpected(pool.error());
   parts->pool = std::move(*pool);
   if (options.backing) {
-    auto backing = BackingArea::create(options.backing, options.write_back);
+    auto backing = BackingArea::create(options.backing);
     if (!backing) return tl::unexpected(backing.error());
     parts->backing = std::move(*backing);
   }

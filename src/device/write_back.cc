@@ -47,7 +47,7 @@ Result<std::uint64_t> ZramDevice::write_back(const WriteBackOptions& options) {
                                           std::to_string(end_page()));
   }
   if (!begin_pass()) return fail(Status::would_block, "write-back: another pass is under way");
-  auto stage = WriteStage::create(*backing(), backing()->limits().batch_size);
+  auto stage = WriteStage::create(*backing(), budget_, budget_.limits().batch_size);
   if (!stage) {
     end_pass();
     return tl::unexpected(stage.error());
@@ -149,7 +149,7 @@ Status ZramDevice::load_to_stage(Context& context, const Slot& slot, SlotWord wo
 }
 
 void ZramDevice::flush_stage(WriteBackPass& pass) noexcept {
-  const Status status = pass.stage.write(backing()->limits().batch_size);
+  const Status status = pass.stage.write(budget_.limits().batch_size);
   if (status != Status::ok) pass.error = status;
   publish_staged(pass);
   pass.stage.settle();
@@ -189,14 +189,12 @@ bool ZramDevice::publish_backed(Context& context, const WriteStage::Page& page,
   return false;
 }
 
-Status ZramDevice::set_write_back_limits(const WriteBackLimits& limits) noexcept {
-  if (limits.batch_size == 0) return Status::invalid_argument;
-  if (backing() != nullptr) backing()->set_limits(limits);
-  return backing() != nullptr ? Status::ok : Status::no_device;
+Status ZramDevice::change_write_back_limits(const WriteBackLimitsChange& change) noexcept {
+  return budget_.change(change);
 }
 
 WriteBackLimits ZramDevice::write_back_limits() const noexcept {
-  return backing() != nullptr ? backing()->limits() : options().write_back;
+  return budget_.limits();
 }
 
 }  // namespace uzram::device

@@ -20,19 +20,21 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 
 }  // namespace
 
-Result<WriteStage> WriteStage::create(BackingArea& area, std::uint32_t runs_max) {
+Result<WriteStage> WriteStage::create(BackingArea& area, WriteBudget& budget,
+                                      std::uint32_t runs_max) {
   const std::size_t runs = std::clamp(runs_max, 1U, kRunsMax);
   auto memory = base::MemoryMap::reserve(runs * kRunBytes);
   if (!memory) return tl::unexpected(memory.error());
   try {
-    return WriteStage(area, std::move(*memory), runs);
+    return WriteStage(area, budget, std::move(*memory), runs);
   } catch (const std::bad_alloc&) {
     return fail(Status::no_memory, "write-back: out of memory");
   }
 }
 
-WriteStage::WriteStage(BackingArea& area, base::MemoryMap memory, std::size_t runs_max)
-    : area_(&area), memory_(std::move(memory)), runs_max_(runs_max) {
+WriteStage::WriteStage(BackingArea& area, WriteBudget& budget, base::MemoryMap memory,
+                       std::size_t runs_max)
+    : area_(&area), budget_(&budget), memory_(std::move(memory)), runs_max_(runs_max) {
   runs_.reserve(runs_max);
   ios_.reserve(runs_max);
   pages_.reserve(runs_max * kPagesPerRun);
@@ -63,10 +65,10 @@ WriteStage::Room WriteStage::make_room(std::uint32_t bytes) noexcept {
   }
   // Where nothing is left, what the stage holds too much may do.
   Run run;
-  const std::uint64_t paid = area_->take_budget(kRunBlocks, run.budget);
+  const std::uint64_t paid = budget_->take(kRunBlocks, run.budget);
   if (paid == 0) return runs_.empty() ? Room::no_budget : Room::full;
   run.blocks = area_->blocks().claim(paid);
-  area_->give_budget(paid - run.blocks.count, run.budget);
+  budget_->give(paid - run.blocks.count, run.budget);
   if (run.blocks.count == 0) return runs_.empty() ? Room::no_blocks : Room::full;
   if (!raw) {
     run.number = area_->next_run_number();
@@ -111,7 +113,7 @@ void WriteStage::close(Run& run, std::byte* bytes) noexcept {
   const std::uint64_t kept = needed / kBlockBytes, spare = run.blocks.count - kept;
   if (spare == 0) return;
   area_->blocks().unpin({run.blocks.first + kept, spare});
-  area_->give_budget(spare, run.budget);
+  budget_->give(spare, run.budget);
   run.blocks.count = kept;
 }
 
@@ -147,7 +149,7 @@ void WriteStage::settle() noexcept {
     if (run.status == Status::ok) {
       area_->count_written(run.blocks.count);
     } else {
-      area_->give_budget(run.blocks.count, run.budget);
+      budget_->give(run.blocks.count, run.budget);
     }
   }
   runs_.clear();

@@ -18,6 +18,7 @@
 #include "backing/store.h"
 #include "base/memory_map.h"
 #include "device/backing_area.h"
+#include "device/write_budget.h"
 
 namespace uzram::device {
 
@@ -38,7 +39,7 @@ class WriteStage {
   };
 
   // Of up to `runs_max` runs, which is bounded.
-  static Result<WriteStage> create(BackingArea& area, std::uint32_t runs_max);
+  static Result<WriteStage> create(BackingArea& area, WriteBudget& budget, std::uint32_t runs_max);
 
   bool empty() const noexcept { return pages_.empty(); }
   std::span<const Page> pages() const noexcept { return pages_; }
@@ -71,7 +72,7 @@ class WriteStage {
   static constexpr std::uint64_t kRunBytes = kRunBlocks * backing::kBlockBytes;
   static constexpr std::size_t kNone = ~std::size_t{0};
 
-  WriteStage(BackingArea& area, base::MemoryMap memory, std::size_t runs_max);
+  WriteStage(BackingArea& area, WriteBudget& budget, base::MemoryMap memory, std::size_t runs_max);
   std::size_t& open_run(bool raw) noexcept { return raw ? raw_run_ : packed_run_; }
   std::size_t open_run(bool raw) const noexcept { return raw ? raw_run_ : packed_run_; }
   std::byte* bytes_of(std::size_t run) const noexcept { return memory_.data() + run * kRunBytes; }
@@ -79,6 +80,7 @@ class WriteStage {
   void close(Run& run, std::byte* bytes) noexcept;
 
   BackingArea* area_;
+  WriteBudget* budget_;
   base::MemoryMap memory_;
   std::size_t runs_max_;
   std::uint64_t epoch_ = 0;

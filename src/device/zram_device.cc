@@ -67,7 +67,8 @@ ZramDevice::ZramDevice(const DeviceOptions& options, std::unique_ptr<Parts> part
                     if (context && stream(*context, 0) == nullptr) context.reset();
                     return context;
                   }),
-      codecs_(std::move(codecs)) {
+      codecs_(std::move(codecs)),
+      budget_(options.write_back) {
   start_maintenance();
 }
 

@@ -23,7 +23,7 @@ class ZramDevice final : public PagedDevice {
   Result<std::uint64_t> mark_idle(std::uint64_t age_seconds) override;
   Result<std::uint64_t> recompress(const RecompressOptions& options) override;
   Result<std::uint64_t> write_back(const WriteBackOptions& options) override;
-  Status set_write_back_limits(const WriteBackLimits& limits) noexcept override;
+  Status change_write_back_limits(const WriteBackLimitsChange& change) noexcept override;
   WriteBackLimits write_back_limits() const noexcept override;
 
  private:
@@ -105,6 +105,7 @@ class ZramDevice final : public PagedDevice {
   bool publish_backed(Context& context, const WriteStage::Page& page, Status written) noexcept;
 
   const Codecs codecs_;
+  WriteBudget budget_;
 };
 
 }  // namespace uzram::device

@@ -214,7 +214,7 @@ TEST_F(DeviceHostTest, LimitsOfWriteBackBeforeAndAfterTheSize) {
   start.device.backing = std::make_shared<test::FakeStore>(64);
   const auto host = make(start);
   const auto set_batch = [&](std::uint32_t size) {
-    return host->limit_write_back([size](WriteBackLimits& limits) { limits.batch_size = size; });
+    return host->limit_write_back({.batch_size = size});
   };
   ASSERT_TRUE(set_batch(3).has_value());
   EXPECT_EQ(host->options().write_back.batch_size, 3U);

@@ -28,7 +28,7 @@ class FakeHost final : public control::Host {
   }
   unsigned clients() const override { return clients_now; }
   Result<void> configure(const Change&) override { return fail(Status::busy, "'fake': running"); }
-  Result<void> limit_write_back(const ChangeLimits&) override { return act("limits"); }
+  Result<void> limit_write_back(const WriteBackLimitsChange&) override { return act("limits"); }
   Result<void> init(std::uint64_t) override { return fail(Status::busy, "'fake': running"); }
   Result<void> resize(std::uint64_t size) override { return act("resize " + std::to_string(size)); }
   Result<void> drop() override {

@@ -37,14 +37,12 @@ class RealHost final : public control::Host {
     options_ = changed;
     return {};
   }
-  Result<void> limit_write_back(const ChangeLimits& change) override {
+  Result<void> limit_write_back(const WriteBackLimitsChange& change) override {
     if (!device_) {
-      change(options_.write_back);
+      change.apply(options_.write_back);
       return {};
     }
-    WriteBackLimits limits = device_->write_back_limits();
-    change(limits);
-    const Status set = device_->set_write_back_limits(limits);
+    const Status set = device_->change_write_back_limits(change);
     return set == Status::ok ? Result<void>() : fail(set, "limits");
   }
   Result<void> init(std::uint64_t size_bytes) override {

@@ -195,19 +195,19 @@ TEST_F(WriteBack, TakesThePagesThatWereNamed) {
 
 TEST_F(WriteBack, TheBudgetIsSpentByWhatIsWrittenAndByNothingElse) {
   put_many(0, 40, PageKind::incompressible);
-  ASSERT_EQ(device_->set_write_back_limits({.limited = true, .budget_blocks = 25}), Status::ok);
+  ASSERT_EQ(device_->change_write_back_limits({.limited = true, .budget_blocks = 25}), Status::ok);
   EXPECT_EQ(refusal(), Status::io_error);
   EXPECT_EQ(device_->stats().bd_count, 25U);
   EXPECT_EQ(device_->write_back_limits().budget_blocks, 0U);
   EXPECT_EQ(refusal(), Status::io_error);
-  ASSERT_EQ(device_->set_write_back_limits({.limited = true, .budget_blocks = 100}), Status::ok);
+  ASSERT_EQ(device_->change_write_back_limits({.limited = true, .budget_blocks = 100}), Status::ok);
   store_->fail_nth(Kind::write, 0, Status::io_error);
   EXPECT_EQ(refusal(), Status::io_error);
   EXPECT_EQ(device_->write_back_limits().budget_blocks, 100U);
   EXPECT_EQ(write_back(), 15U);
   EXPECT_EQ(device_->write_back_limits().budget_blocks, 85U);
   EXPECT_EQ(write_back(), 0U);
-  EXPECT_EQ(device_->set_write_back_limits({.batch_size = 0}), Status::invalid_argument);
+  EXPECT_EQ(device_->change_write_back_limits({.batch_size = 0}), Status::invalid_argument);
 }
 
 TEST_F(WriteBack, WritesAsManyAtATimeAsItWasTold) {
@@ -253,15 +253,31 @@ TEST_F(WriteBack, BlocksThatALateWriteMayReachAreNeverUsedAgain) {
 
 TEST_F(WriteBack, WhatIsGivenBackIsNotAddedToABudgetSetMeanwhile) {
   put_many(0, 5, PageKind::incompressible);
-  ASSERT_EQ(device_->set_write_back_limits({.limited = true, .budget_blocks = 100}), Status::ok);
+  ASSERT_EQ(device_->change_write_back_limits({.limited = true, .budget_blocks = 100}), Status::ok);
   store_->hold(Kind::write);
   store_->fail_nth(Kind::write, 0, Status::io_error);
   std::thread pass([&] { EXPECT_EQ(refusal({.pages = PageClass::huge}), Status::io_error); });
   store_->wait_until_held(1);
-  ASSERT_EQ(device_->set_write_back_limits({.limited = true, .budget_blocks = 7}), Status::ok);
+  ASSERT_EQ(device_->change_write_back_limits({.limited = true, .budget_blocks = 7}), Status::ok);
   store_->release();
   pass.join();
   EXPECT_EQ(device_->write_back_limits().budget_blocks, 7U);
+}
+
+TEST_F(WriteBack, AnotherBatchSizeLeavesTheBudgetToThePassThatSpendsIt) {
+  put_many(0, 40, PageKind::incompressible);
+  ASSERT_EQ(device_->change_write_back_limits({.limited = true, .budget_blocks = 100}), Status::ok);
+  store_->hold(Kind::write);
+  store_->fail_nth(Kind::write, 0, Status::io_error);
+  std::thread pass([&] { EXPECT_EQ(refusal({.pages = PageClass::huge}), Status::io_error); });
+  store_->wait_until_held(1);
+  const std::uint64_t meanwhile = device_->write_back_limits().budget_blocks;
+  EXPECT_LT(meanwhile, 100U);
+  ASSERT_EQ(device_->change_write_back_limits({.batch_size = 2}), Status::ok);
+  EXPECT_EQ(device_->write_back_limits().budget_blocks, meanwhile);
+  store_->release();
+  pass.join();
+  EXPECT_EQ(device_->write_back_limits().budget_blocks, 100 - device_->stats().bd_count);
 }
 
 TEST_F(WriteBack, ADiscardDropsItsWholePagesThoughAnEdgeCanNotBeRead) {
@@ -481,7 +497,9 @@ TEST_F(WriteBack, FreedBlocksAreDiscardedOnceTheDeviceRests) {
 TEST_F(WriteBack, WithoutAStoreThereIsNone) {
   const auto bare = create_device({.size_bytes = kPages * kPageBytes}).value();
   EXPECT_EQ(bare->write_back({}).error().status, Status::no_device);
-  EXPECT_EQ(bare->set_write_back_limits({}), Status::no_device);
+  // Scripts set them whatever the device has.
+  EXPECT_EQ(bare->change_write_back_limits({.limited = true, .budget_blocks = 7}), Status::ok);
+  EXPECT_EQ(bare->write_back_limits().budget_blocks, 7U);
   DeviceOptions ram{.type = DeviceType::ram, .size_bytes = kPageBytes};
   ram.backing = std::make_shared<FakeStore>(1);
   EXPECT_EQ(create_device(ram).error().status, Status::invalid_argument);
